@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -69,25 +70,6 @@ type Backoff struct {
 	Jitter                 *uint32        // thousandths, at most 1000
 }
 
-// Matchers are a rule's requirements on a failure (semantics.md 4): all that are set must hold, and in a list one
-// element suffices.
-type Matchers struct {
-	Conditions            Conditions
-	ExitCodes             ExitCodes
-	Pattern               *Pattern
-	Categories            []string
-	Subcategories         []string
-	ContainerName         string // "": any
-	IncludeInitContainers bool
-}
-
-// ExitCodes is onExitCodes of a rule. The zero value matches anything.
-type ExitCodes struct {
-	Asked bool
-	NotIn bool
-	Codes []int32 // sorted
-}
-
 // RuleDefinition is one rule of a policy.
 type RuleDefinition struct {
 	Name     string // "": the rule is counted under Identity
@@ -152,7 +134,7 @@ func DefaultSettings() Settings {
 }
 
 // Compile makes a policy from its definition, which it keeps and which must not change afterwards. A definition
-// has at most MaxRules rules; their lists are sorted.
+// has at most MaxRules rules.
 func Compile(d *Definition) *Policy {
 	p := &Policy{
 		name:       d.Name,
@@ -169,31 +151,9 @@ func Compile(d *Definition) *Policy {
 		if r.Name == "" {
 			t.key.Rule, t.shown = r.Identity, "#"+strconv.Itoa(i)
 		}
-		p.rules[i] = rule{matchers{r.Matchers, r.Matchers.last()}, t}
+		slices.SortFunc(r.Matchers.Requirements, func(a, b Requirement) int { return cmp.Compare(a.Matcher(), b.Matcher()) })
+		p.rules[i] = rule{r.Matchers, t}
 	}
 	p.index = newIndex(p.rules)
 	return p
-}
-
-// last returns the last matcher that is set, in the order of Matcher.
-func (m *Matchers) last() Matcher {
-	switch {
-	case len(m.Subcategories) > 0:
-		return OnFailureSubcategory
-	case len(m.Categories) > 0:
-		return OnFailureCategory
-	case m.Pattern != nil:
-		return OnTerminationMessage
-	case m.ExitCodes.Asked:
-		return OnExitCodes
-	case m.Conditions != 0:
-		return OnConditions
-	}
-	return NoMatcher
-}
-
-// lists reports whether a code is in the rule's list.
-func (e *ExitCodes) lists(code int32) bool {
-	_, found := slices.BinarySearch(e.Codes, code)
-	return found
 }

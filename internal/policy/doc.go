@@ -13,8 +13,9 @@
 // The package does not read files, fold events or keep counts; it does not know protobuf and does not render
 // decisions for people.
 //
-// Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a decision, match.go the
-// matchers, index.go the choice of rules to try, delay.go the arithmetic; definition.go has the input of a set and
-// set.go its internal form; outline.go has what lint and mutation tests see of a set, explain.go the reasons,
-// names.go the names in files. ARCHITECTURE.md ("Where to change what") lists all places of a new matcher.
+// Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a decision, matcher.go what a
+// matcher is (conditions.go, exitcodes.go, message.go and labels.go have the matchers) and proof.go what is proven of
+// them, index.go the choice of rules to try, delay.go the arithmetic; definition.go has the input of a set and set.go
+// its internal form; outline.go has what lint and mutation tests see of a set, explain.go how Explain collects, names.go
+// the names in files. ARCHITECTURE.md ("Where to change what") lists all places of a new matcher.
 package policy

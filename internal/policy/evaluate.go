@@ -37,7 +37,7 @@ func (s *Set) decide(f *Failure, c *Counts, l *ladder) Verdict {
 	rule, container := firstMatch(applying, f, l)
 	switch {
 	case rule != nil:
-		v.Matcher, v.Container = rule.last, container
+		v.Matcher, v.Container = rule.last(), container
 		s.act(&v, q, &rule.target, f, c, l)
 	case len(applying) == 0 || f.leaseReturned():
 		s.withoutPolicy(&v, f, c)

@@ -1,11 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // ladder collects the rungs of Explain. A nil ladder collects nothing, so that Evaluate uses the same code.
 type ladder struct {
@@ -67,83 +62,4 @@ func (l *ladder) tried(r *rule, f *Failure, failed Matcher) {
 
 func (l *ladder) untried(r *rule) {
 	l.rungs = append(l.rungs, Rung{Policy: r.key.Policy, Rule: r.shown})
-}
-
-// why explains why the matcher did not hold; "" for NoMatcher.
-func (m *matchers) why(f *Failure, failed Matcher) string {
-	switch failed {
-	case OnConditions:
-		return m.whyConditions(f)
-	case OnExitCodes:
-		return m.whyExitCodes(f)
-	case OnTerminationMessage:
-		if !slices.ContainsFunc(f.Containers, func(c Container) bool { return c.Message != "" && m.sees(&c) }) {
-			return m.noContainer("has a message")
-		}
-		return fmt.Sprintf("no message matches %q", m.Pattern.re)
-	case OnFailureCategory:
-		return whyLabel("category", f.Category, m.Categories)
-	case OnFailureSubcategory:
-		return whyLabel("subcategory", f.Subcategory, m.Subcategories)
-	case NoMatcher:
-	}
-	return ""
-}
-
-func (m *matchers) whyConditions(f *Failure) string {
-	have := m.podConditions(f)
-	if oom, _ := m.oomKilled(f); oom {
-		have = have.With(OOMKilled)
-	}
-	asked := "[" + strings.Join(m.Conditions.names(), " ") + "]"
-	switch names := have.names(); {
-	case m.ContainerName != "" && m.Conditions.Has(OOMKilled):
-		return fmt.Sprintf("container %q was not OOMKilled", m.ContainerName)
-	case m.ContainerName != "":
-		return asked + " never holds for a container, and the rule names one"
-	case len(names) == 0:
-		return "no condition, so none of " + asked
-	case len(names) == 1:
-		return fmt.Sprintf("condition %s not among %s", names[0], asked)
-	default:
-		return fmt.Sprintf("conditions %s not among %s", strings.Join(names, ", "), asked)
-	}
-}
-
-func (m *matchers) whyExitCodes(f *Failure) string {
-	t := m.targeted(f)
-	if t == nil {
-		return m.noContainer("failed")
-	}
-	verb := "is not in"
-	if m.ExitCodes.NotIn {
-		verb = "is in"
-	}
-	return fmt.Sprintf("exit code %d of container %q %s %v", t.ExitCode, t.Name, verb, m.ExitCodes.Codes)
-}
-
-// noContainer reports that none of the containers that the rule considers did something.
-func (m *matchers) noContainer(did string) string {
-	if m.ContainerName != "" {
-		return fmt.Sprintf("no container %q %s", m.ContainerName, did)
-	}
-	return "no container " + did
-}
-
-func whyLabel(what, have string, asked []string) string {
-	if have == "" {
-		return fmt.Sprintf("no %s, so none of %v", what, asked)
-	}
-	return fmt.Sprintf("%s %q not among %v", what, have, asked)
-}
-
-// names returns the names of the conditions in the set.
-func (s Conditions) names() []string {
-	var names []string
-	for c := OOMKilled; c <= LeaseExpired; c++ {
-		if s.Has(c) {
-			names = append(names, c.String())
-		}
-	}
-	return names
 }

@@ -3,7 +3,8 @@ package policy
 import "math/bits"
 
 // index finds the rules of a policy that may match a failure, so that the cost of a decision hardly depends on the
-// number of rules. It may return rules that do not match, but misses none that does.
+// number of rules. It may return rules that do not match, but misses none that does: a matcher that it leaves out costs
+// time, nothing else.
 type index struct {
 	conditions    facet[Condition]
 	codes         facet[int32] // of In only
@@ -171,23 +172,20 @@ func newIndex(rules []rule) index {
 	var x index
 	for i := range rules {
 		m := &rules[i].Matchers
-		var conditions []Condition
-		for c := OOMKilled; c <= LeaseExpired; c++ {
-			if m.Conditions.Has(c) {
-				conditions = append(conditions, c)
-			}
+		conditions, _ := Find[Conditions](m)
+		x.conditions.add(i, len(rules), conditions.list())
+		codes, _ := Find[ExitCodes](m)
+		if codes.NotIn {
+			codes.Codes = nil
 		}
-		codes := m.ExitCodes.Codes
-		if m.ExitCodes.NotIn {
-			codes = nil
-		}
-		x.conditions.add(i, len(rules), conditions)
-		x.codes.add(i, len(rules), codes)
-		x.categories.add(i, len(rules), m.Categories)
-		x.subcategories.add(i, len(rules), m.Subcategories)
+		x.codes.add(i, len(rules), codes.Codes)
+		categories, _ := Find[Categories](m)
+		x.categories.add(i, len(rules), categories)
+		subcategories, _ := Find[Subcategories](m)
+		x.subcategories.add(i, len(rules), subcategories)
 		var pieces []string
-		if m.Pattern != nil {
-			pieces = m.Pattern.pieces
+		if message, ok := Find[TerminationMessage](m); ok {
+			pieces = message.pieces
 		}
 		for _, piece := range pieces {
 			x.addPiece(piece)

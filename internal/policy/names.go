@@ -92,28 +92,6 @@ func (l LimitFrom) String() string {
 // ParseLimitFrom returns the level that String names s.
 func ParseLimitFrom(s string) (LimitFrom, bool) { return parseName(s, FromNowhere, FromGlobal) }
 
-// String returns the matcher's field in a policy file, and "" for NoMatcher.
-func (m Matcher) String() string {
-	switch m {
-	case NoMatcher:
-		return ""
-	case OnConditions:
-		return "onConditions"
-	case OnExitCodes:
-		return "onExitCodes"
-	case OnTerminationMessage:
-		return "onTerminationMessage"
-	case OnFailureCategory:
-		return "onFailureCategory"
-	case OnFailureSubcategory:
-		return "onFailureSubcategory"
-	}
-	return unknown("Matcher", uint8(m))
-}
-
-// ParseMatcher returns the matcher that String names s.
-func ParseMatcher(s string) (Matcher, bool) { return parseName(s, NoMatcher, OnFailureSubcategory) }
-
 // String returns the mode's name in a policy file.
 func (m AvoidMode) String() string {
 	switch m {

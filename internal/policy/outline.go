@@ -31,13 +31,7 @@ type Rule struct {
 	// WhenTerminated: retries always wait until the old pod is gone.
 	WhenTerminated bool
 
-	Conditions            Conditions
-	ExitCodes             ExitCodes
-	Pattern               string
-	Categories            []string // sorted
-	Subcategories         []string // sorted
-	ContainerName         string
-	IncludeInitContainers bool
+	Matchers
 
 	backoff backoff
 }
@@ -69,15 +63,10 @@ func (s *Set) Outline(name string) Outline {
 
 func (s *Set) outlineOf(r *rule) Rule {
 	g := s.grantOf(&r.target)
-	out := Rule{
+	return Rule{
 		Key: r.key, Shown: r.shown, Action: r.action.String(), UnitReason: r.unitReason(),
 		Limit: g.limit, LimitFrom: g.limitFrom, MaxRetries: s.maxRetries(&r.target), AskedRetries: or(r.maxRetries, s.globalMax), MaxDelay: toDuration(g.backoff.max), backoff: g.backoff,
 		Avoid: g.avoid, WhenTerminated: g.whenTerminated,
-		Conditions: r.Conditions, ExitCodes: r.ExitCodes, Categories: r.Categories, Subcategories: r.Subcategories,
-		ContainerName: r.ContainerName, IncludeInitContainers: r.IncludeInitContainers,
+		Matchers: r.Matchers,
 	}
-	if r.Pattern != nil {
-		out.Pattern = r.Pattern.String()
-	}
-	return out
 }

@@ -30,7 +30,7 @@ type Set struct {
 
 // rule is one rule of a policy.
 type rule struct {
-	matchers
+	Matchers
 	target
 }
 

@@ -34,15 +34,6 @@ type Container struct {
 	Init     bool // its name is among the job's init containers
 }
 
-// Conditions is a set of Condition.
-type Conditions uint16
-
-// Has reports whether the set contains c.
-func (s Conditions) Has(c Condition) bool { return s&(1<<c) != 0 }
-
-// With returns the set with c.
-func (s Conditions) With(c Condition) Conditions { return s | 1<<c }
-
 // Condition is a named fact of semantics.md 2.
 type Condition uint8
 
@@ -111,19 +102,6 @@ const (
 	FromRule
 	FromPolicy
 	FromGlobal
-)
-
-// Matcher is a matcher of a rule, in the order in which it is tried.
-type Matcher uint8
-
-// The matchers of semantics.md 4. Their numbers are in decision logs.
-const (
-	NoMatcher Matcher = iota
-	OnConditions
-	OnExitCodes
-	OnTerminationMessage
-	OnFailureCategory
-	OnFailureSubcategory
 )
 
 // AvoidMode is antiAffinity.mode (semantics.md 7).

@@ -93,7 +93,7 @@ func (l *linter) groupRule(g *policy.GroupPolicy, i int) {
 	if why := groupRuleNever(r); why != "" {
 		l.report(path, codeNever, "never matches: "+why, "remove the matcher that cannot hold, or the rule")
 	}
-	if r.OnMessage != nil && matchesAll(r.OnMessage.String()) == everyMessage {
+	if r.OnMessage != nil && r.OnMessage.Reach() == policy.EveryMessage {
 		l.report(path+".onMessage.pattern", codePattern, "matches every message", "give a pattern that distinguishes messages, or omit the matcher")
 	}
 	switch most := or(g.MaxRestarts); {
@@ -114,7 +114,7 @@ func (l *linter) groupRule(g *policy.GroupPolicy, i int) {
 
 // groupRuleNever explains why no failure of a unit matches the rule; "" if that is not proven.
 func groupRuleNever(r *policy.GroupRule) string {
-	if r.OnMessage != nil && matchesAll(r.OnMessage.String()) == noMessage {
+	if r.OnMessage != nil && r.OnMessage.Reach() == policy.NoMessage {
 		return "the pattern matches no text"
 	}
 	return ""
@@ -198,7 +198,7 @@ func coversMessage(a, b *policy.Pattern) bool {
 	case b == nil:
 		return false
 	}
-	return a.String() == b.String() || matchesAll(a.String()) == everyMessage
+	return a.Covers(b)
 }
 
 // or returns what p points to, 0 if it is nil.

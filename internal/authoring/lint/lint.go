@@ -87,7 +87,7 @@ func (l *linter) policy(o policy.Outline) {
 		if by := coveredBy(o.Rules[:i], r); by != nil {
 			l.report(path, codeShadowed, "never reached: "+namesOf(o.Rules, by), "remove it, move it up, or restrict the earlier rules")
 		}
-		if why := neverMatches(r); why != "" {
+		if why := r.Never(); why != "" {
 			l.report(path, codeNever, "never matches: "+why, "remove the matcher that cannot hold, or the rule")
 		}
 		l.pattern(path, r)
@@ -122,16 +122,17 @@ func namesOf(rules []policy.Rule, by []int) string {
 }
 
 func (l *linter) pattern(path string, r *policy.Rule) {
-	if r.Pattern == "" {
+	message, ok := policy.Find[policy.TerminationMessage](&r.Matchers)
+	if !ok {
 		return
 	}
 	const fix = "give a pattern that distinguishes messages, or omit the matcher"
-	switch matchesAll(r.Pattern) {
-	case everyMessage:
+	switch message.Reach() {
+	case policy.EveryMessage:
 		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message", fix)
-	case everyMessageWithText:
+	case policy.EveryMessageWithText:
 		l.report(path+".onTerminationMessage.pattern", codePattern, "matches every message except empty lines", fix)
-	case noMessage, someMessages:
+	case policy.NoMessage, policy.SomeMessages:
 	}
 }
 
@@ -145,7 +146,8 @@ func (l *linter) labels(path string, r *policy.Rule) {
 	if l.doc.States(path + ".onCategory") { // Armada's flat form
 		l.label(path+".onCategory", l.categories.names(), "category")
 	}
-	known, closed := l.categories.below(r.Categories)
+	categories, _ := policy.Find[policy.Categories](&r.Matchers)
+	known, closed := l.categories.below(categories)
 	if !closed {
 		return
 	}

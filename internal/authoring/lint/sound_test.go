@@ -188,7 +188,7 @@ func disjoint(t *rapid.T, set *policyfile.Set, rules map[string]string) [][2]*po
 	for _, o := range set.Outlines() {
 		for i := range o.Rules {
 			for k := range i {
-				if lint.Disjoint(&o.Rules[i], &o.Rules[k]) {
+				if o.Rules[i].Disjoint(&o.Rules[k].Matchers) {
 					all = append(all, [2]*policyfile.Set{alone(&o.Rules[i]), alone(&o.Rules[k])})
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
-	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -223,7 +223,7 @@ func (m *mutator) rule(name string, pi, i int, rules []policy.Rule) {
 		spec := c.policy(pi).mapping("spec")
 		spec["rules"] = slices.Delete(spec.list("rules"), i, i+1)
 	})
-	if i+1 < len(rules) && !lint.Disjoint(&rules[i], &rules[i+1]) {
+	if i+1 < len(rules) && !rules[i].Disjoint(&rules[i+1].Matchers) {
 		m.try(name, shown, "is swapped with "+rules[i+1].Shown, func(c content) {
 			list := c.policy(pi).mapping("spec").list("rules")
 			list[i], list[i+1] = list[i+1], list[i]
@@ -251,31 +251,49 @@ func (m *mutator) grants(name, rule string, at func(content) content) {
 	m.try(name, rule, "replacement is inverted", func(c content) { at(c).other("replacement", "WhenFailed", "WhenTerminated") })
 }
 
-// matchers loosens each matcher (drops it if others are left) and tightens each list by one item.
+// matchers loosens each matcher (drops it if others are left), changes its words and durations, and tightens each list by
+// one item.
 func (m *mutator) matchers(name, rule string, at func(content) content) {
-	for _, field := range []string{"onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory", "onFailureSubcategory", "containerName"} {
-		m.try(name, rule, field+" is dropped", func(c content) { delete(at(c), field) })
+	fields := policyfile.MatcherFields()
+	// change mutates the field in the mapping that has it.
+	change := func(f *policyfile.MatcherField, what string, in func(holder content, field string)) {
+		m.try(name, rule, what, func(c content) { in(holderOf(at(c), f), last(f)) })
 	}
-	m.try(name, rule, "operator of onExitCodes is inverted", func(c content) { at(c).mapping("onExitCodes").other("operator", "In", "NotIn") })
+	for _, f := range fields {
+		if !f.Required {
+			change(&f, strings.Join(f.Path, ".")+" is dropped", func(c content, field string) { delete(c, field) })
+		}
+	}
+	for _, f := range fields {
+		switch {
+		case f.Words != nil:
+			change(&f, last(&f)+" of "+f.Path[0]+" is inverted", func(c content, field string) { c.other(field, f.Words...) })
+		case f.Duration:
+			change(&f, strings.Join(f.Path, ".")+" is doubled", content.double)
+		}
+	}
 	now, err := m.fresh()
 	if err != nil {
 		return // try reports the error
 	}
-	for _, path := range [][]string{{"onConditions"}, {"onExitCodes", "values"}, {"onFailureCategory"}, {"onFailureSubcategory"}} {
-		holder := func(c content) content {
-			if len(path) == 2 {
-				return at(c).mapping(path[0])
-			}
-			return at(c)
-		}
-		field := path[len(path)-1]
-		for i, item := range holder(now).list(field) {
-			m.try(name, rule, fmt.Sprintf("%s lacks %v", strings.Join(path, "."), item), func(c content) {
-				holder(c)[field] = slices.Delete(holder(c).list(field), i, i+1)
+	for _, f := range fields {
+		for i, item := range holderOf(at(now), &f).list(last(&f)) {
+			change(&f, fmt.Sprintf("%s lacks %v", strings.Join(f.Path, "."), item), func(c content, field string) {
+				c[field] = slices.Delete(c.list(field), i, i+1)
 			})
 		}
 	}
 }
+
+// holderOf returns the mapping of a rule that has the field.
+func holderOf(rule content, f *policyfile.MatcherField) content {
+	for _, above := range f.Path[:len(f.Path)-1] {
+		rule = rule.mapping(above)
+	}
+	return rule
+}
+
+func last(f *policyfile.MatcherField) string { return f.Path[len(f.Path)-1] }
 
 // equivalent reports whether the policies of both sets behave alike, so that no test could tell them apart: a
 // maxDelay that no delay reaches, a limit that every rule overrides.
@@ -301,10 +319,7 @@ func actionOf(r *policy.Rule, groups bool) string {
 }
 
 func actsAlike(a, b *policy.Rule, groups bool) bool {
-	if a.Key != b.Key || actionOf(a, groups) != actionOf(b, groups) || a.Conditions != b.Conditions || a.Pattern != b.Pattern ||
-		a.ContainerName != b.ContainerName || a.IncludeInitContainers != b.IncludeInitContainers ||
-		a.ExitCodes.Asked != b.ExitCodes.Asked || a.ExitCodes.NotIn != b.ExitCodes.NotIn || !slices.Equal(a.ExitCodes.Codes, b.ExitCodes.Codes) ||
-		!slices.Equal(a.Categories, b.Categories) || !slices.Equal(a.Subcategories, b.Subcategories) {
+	if a.Key != b.Key || actionOf(a, groups) != actionOf(b, groups) || !reflect.DeepEqual(a.Matchers, b.Matchers) {
 		return false
 	}
 	retries := uint64(manyRetries)

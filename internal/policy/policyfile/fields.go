@@ -9,7 +9,7 @@ type fieldText struct {
 	meaning string
 }
 
-// fieldTexts are found by the longest suffix of a path listed here.
+// fieldTexts and matcherTexts are found by the longest suffix of a path listed there.
 var fieldTexts = [...]fieldText{
 	{"RetryPolicy:", "", "", "A retry policy: a named list of rules that decide whether a failed run is retried. Rules are tried in order, and the first match decides."},
 	{"RetryPolicy/v1beta1:", "", "", "A retry policy in Armada's own flat form. Rules match by category only, and an omitted retryLimit is 0 (never)."},
@@ -36,14 +36,6 @@ var fieldTexts = [...]fieldText{
 	{"rules.action", "", "Retry, Fail, Ignore or FailUnit", "What happens when the rule matches. Retry: run again, counted against the limits. Fail: fail the job. Ignore: run again without counting; only the kill switch prevents it. FailUnit: fail the job, and if it is a member of a group, its unit at once, for the reason unitReason."},
 	{"unitReason", "PodFailurePolicy", "a value of onReasons but MemberCancelled; only with the action FailUnit", "The reason for which the unit fails, by which rules of the group tell failures apart."},
 	{"RetryPolicy/v1beta1:rules.action", "", "Retry or Fail", "What happens when the rule matches."},
-	{"rules.onConditions", "any", "no value twice", "Matches if one of these conditions holds: OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable (a lease returned before the run was tried), LeaseReturned (after), LeaseExpired."},
-	{"rules.onExitCodes", "any", "", "Matches by the exit code of the targeted container: the first container in the report that the rule considers and that did not exit with 0. If there is none, it does not match."},
-	{"onExitCodes.operator", "", "In or NotIn", "Whether the exit code must be one of the values, or none of them."},
-	{"onExitCodes.values", "", "no value twice; not 0 with In", "The exit codes. Only the size of the file limits their number: a long list does not slow down decisions, and containers on Windows exit with codes above 255."},
-	{"rules.onTerminationMessage", "any", "", "Matches by the termination message of any container that the rule considers. An empty message never matches."},
-	{"onTerminationMessage.pattern", "", "RE2; at most 4096 bytes, 5000 nodes with repetitions expanded, and 50000 nodes in one policy", "The regular expression. It matches anywhere in the message, unless it is anchored by ^ or $. Write it in single quotes."},
-	{"rules.onFailureCategory", "any", "no value twice", "Matches if the executor's failure category is one of these. The comparison is exact and case-sensitive."},
-	{"rules.onFailureSubcategory", "any", "only with onFailureCategory", "Restricts onFailureCategory to these subcategories. The comparison is exact."},
 	{"rules.onCategory", "", "", "Matches if the executor's failure category is this one. The comparison is exact."},
 	{"rules.onSubcategory", "any", "", "Restricts onCategory to this subcategory. The comparison is exact."},
 	{"rules.containerName", "any container", "", "Considers only the exit code, reason and message of this container. OOMKilled is then the only condition that can hold."},

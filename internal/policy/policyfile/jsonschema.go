@@ -69,18 +69,14 @@ func objectSchema(kind, path string, t reflect.Type) map[string]any {
 		s["required"] = required
 	}
 	together(s, properties, t)
+	if m, ok := reflect.TypeAssert[interface{ restrict(schema map[string]any) }](reflect.New(t)); ok {
+		m.restrict(s)
+	}
 	return s
 }
 
 // together adds constraints between fields: those of the check methods of spec.go.
 func together(s, properties map[string]any, t reflect.Type) {
-	needs := func(names ...string) []any {
-		var all []any
-		for _, name := range names {
-			all = append(all, map[string]any{"required": []string{name}})
-		}
-		return all
-	}
 	switch t {
 	case reflect.TypeFor[policySpec]():
 		if action, ok := properties["defaultAction"].(map[string]any); ok {
@@ -99,16 +95,21 @@ func together(s, properties map[string]any, t reflect.Type) {
 	case reflect.TypeFor[flatFile]():
 		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():
-		s["anyOf"] = needs("onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory")
+		var one []any
+		for _, name := range sufficient() {
+			one = append(one, map[string]any{"required": []string{name}})
+		}
+		s["anyOf"] = one
 		if reason, ok := properties["unitReason"].(map[string]any); ok {
 			reason["not"] = map[string]any{"const": policy.MemberCancelled.String()}
 		}
 		s["if"] = map[string]any{"required": []string{"unitReason"}}
 		s["then"] = map[string]any{"properties": map[string]any{"action": map[string]any{"const": "FailUnit"}}}
-		s["dependentRequired"] = map[string]any{"onFailureSubcategory": []string{"onFailureCategory"}}
-	case reflect.TypeFor[exitCodes]():
-		s["if"] = map[string]any{"properties": map[string]any{"operator": map[string]any{"const": "In"}}}
-		s["then"] = map[string]any{"properties": map[string]any{"values": map[string]any{"items": map[string]any{"not": map[string]any{"const": 0}}}}}
+		dependent := map[string]any{}
+		for name, other := range needs() { //house:sorted each sets its own field
+			dependent[name] = []string{other}
+		}
+		s["dependentRequired"] = dependent
 	case reflect.TypeFor[backoffSpec]():
 		s["not"] = map[string]any{"required": []string{"type", "multiplier"}}
 	}

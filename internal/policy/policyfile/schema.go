@@ -47,6 +47,13 @@ func (s schema) of(t reflect.Type) []field {
 	return fields
 }
 
+// inOrder lists the fields of a struct in the order of spec.go.
+func (s schema) inOrder(t reflect.Type) []field {
+	fields := slices.Clone(s.of(t))
+	slices.SortFunc(fields, func(a, b field) int { return slices.Compare(a.index, b.index) })
+	return fields
+}
+
 // mustShow reports whether a zero value is written: the spec of a file may be empty.
 func (f *field) mustShow(v reflect.Value) bool { return f.required && v.Kind() == reflect.Struct }
 

@@ -143,23 +143,10 @@ func (b *backoffSpec) definition() policy.Backoff {
 }
 
 func (r *matcherSpec) definition() policy.Matchers {
-	m := policy.Matchers{
-		Pattern:               r.OnTerminationMessage.Pattern.compiled,
-		Categories:            textsOf(r.OnFailureCategory),
-		Subcategories:         textsOf(r.OnFailureSubcategory),
-		ContainerName:         string(r.ContainerName),
-		IncludeInitContainers: r.IncludeInitContainers,
+	return policy.Matchers{
+		Scope:        policy.Scope{ContainerName: string(r.ContainerName), IncludeInitContainers: r.IncludeInitContainers},
+		Requirements: r.requirements(),
 	}
-	for _, c := range r.OnConditions {
-		m.Conditions = m.Conditions.With(policy.Condition(c))
-	}
-	if e := r.OnExitCodes; e.Operator != noOperator {
-		m.ExitCodes = policy.ExitCodes{Asked: true, NotIn: e.Operator == notIn}
-		for _, code := range e.Values {
-			m.ExitCodes.Codes = append(m.ExitCodes.Codes, int32(code))
-		}
-	}
-	return m
 }
 
 // identity returns the key under which an unnamed rule is counted: a digest of its matchers.

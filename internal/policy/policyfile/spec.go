@@ -1,9 +1,8 @@
 package policyfile
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"reflect"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -73,26 +72,6 @@ type ruleSpec struct {
 	matcherSpec
 	overrides
 	Mutate unsupported `file:"mutate"`
-}
-
-// matcherSpec is what determines the identity of an unnamed rule (semantics.md 5).
-type matcherSpec struct {
-	OnConditions          []condition `file:"onConditions" must:"nonempty unique"`
-	OnExitCodes           exitCodes   `file:"onExitCodes"`
-	OnTerminationMessage  message     `file:"onTerminationMessage"`
-	OnFailureCategory     []label     `file:"onFailureCategory" must:"nonempty unique"`
-	OnFailureSubcategory  []label     `file:"onFailureSubcategory" must:"nonempty unique"`
-	ContainerName         label       `file:"containerName"`
-	IncludeInitContainers bool        `file:"includeInitContainers"`
-}
-
-type exitCodes struct {
-	Operator operator   `file:"operator" must:"required"`
-	Values   []exitCode `file:"values" must:"required nonempty unique"`
-}
-
-type message struct {
-	Pattern pattern `file:"pattern" must:"required"`
 }
 
 type backoffSpec struct {
@@ -176,23 +155,8 @@ func (r *ruleSpec) check(i *inspection) {
 	} else if r.empty() && i.clean("") {
 		i.fault("", fault{
 			codeNoMatcher, "the rule has no matcher",
-			"add onConditions, onExitCodes, onTerminationMessage or onFailureCategory; to match everything else, use the policy's defaultAction",
+			"add " + oneOf(sufficient()) + "; to match everything else, use the policy's defaultAction",
 		})
-	}
-}
-
-// empty reports whether the rule has no matchers.
-func (r *matcherSpec) empty() bool {
-	return len(r.OnConditions) == 0 && r.OnExitCodes.Operator == noOperator && r.OnTerminationMessage.Pattern.compiled == nil &&
-		len(r.OnFailureCategory) == 0 && len(r.OnFailureSubcategory) == 0
-}
-
-func (e *exitCodes) check(i *inspection) {
-	for n, v := range e.Values {
-		if field := fmt.Sprintf("values[%d]", n); v == 0 && e.Operator == in && i.clean(field) {
-			i.fault(field, fault{codeNeverMatches, "exit code 0 never matches", "remove it: a container that exits with 0 did not fail"})
-			return // others are reported as duplicates
-		}
 	}
 }
 
@@ -222,10 +186,7 @@ func (p *policySpec) settle() {
 	for i := range p.Rules {
 		r := &p.Rules[i]
 		r.Backoff.settle()
-		slices.SortFunc(r.OnConditions, func(a, b condition) int { return cmp.Compare(a.text(), b.text()) })
-		slices.Sort(r.OnExitCodes.Values)
-		slices.Sort(r.OnFailureCategory)
-		slices.Sort(r.OnFailureSubcategory)
+		sortLists(reflect.ValueOf(&r.matchers).Elem())
 	}
 }
 

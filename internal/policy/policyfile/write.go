@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -131,9 +130,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 // mappingOf writes the fields that are set, in the order of spec.go.
 func mappingOf(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	fields := (schema{}).of(v.Type())
-	slices.SortFunc(fields, func(a, b field) int { return slices.Compare(a.index, b.index) })
-	for _, f := range fields {
+	for _, f := range (schema{}).inOrder(v.Type()) {
 		value := v.FieldByIndex(f.index)
 		if value.IsZero() && !f.mustShow(value) {
 			continue // not set

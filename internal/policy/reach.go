@@ -1,29 +1,37 @@
-package lint
+package policy
 
 import (
 	"regexp/syntax"
 	"slices"
 )
 
-// reach says which non-empty messages a pattern is proven to match.
-type reach uint8
+// Reach says which non-empty messages a pattern is proven to match.
+type Reach uint8
 
+// What a pattern matches.
 const (
-	someMessages reach = iota // nothing is proven
-	noMessage
-	everyMessage
-	everyMessageWithText // every message that contains more than line feeds
+	SomeMessages Reach = iota // nothing is proven
+	NoMessage
+	EveryMessage
+	EveryMessageWithText // every message that contains more than line feeds
 )
 
-// matchesAll returns what is proven of a pattern, which may match anywhere.
-func matchesAll(pattern string) reach {
+// Covers reports whether it is proven that p matches every message that other matches.
+func (p *Pattern) Covers(other *Pattern) bool {
+	return p.String() == other.String() || p.Reach() == EveryMessage
+}
+
+// Reach returns what is proven of the pattern, which may match anywhere.
+func (p *Pattern) Reach() Reach { return reachOf(p.String()) }
+
+func reachOf(pattern string) Reach {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return someMessages
+		return SomeMessages
 	}
 	re = re.Simplify()
 	if matchesNothing(re) {
-		return noMessage
+		return NoMessage
 	}
 	items := []*syntax.Regexp{re}
 	if re.Op == syntax.OpConcat {
@@ -43,16 +51,16 @@ func matchesAll(pattern string) reach {
 		case anyText(item):
 			text++
 		default:
-			return someMessages
+			return SomeMessages
 		}
 	}
 	switch {
 	case text == 0:
-		return everyMessage
+		return EveryMessage
 	case text == 1 && len(items) == len(re.Sub) || text == 1 && re.Op != syntax.OpConcat:
-		return everyMessageWithText
+		return EveryMessageWithText
 	}
-	return someMessages
+	return SomeMessages
 }
 
 // nullable reports whether the empty text matches anywhere.
