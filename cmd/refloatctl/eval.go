@@ -27,6 +27,7 @@ type evalFlags struct {
 	exitCode                                                int32
 	container, reason, message, category, subcategory, node string
 	podOOM                                                  bool
+	runDuration                                             time.Duration
 	job                                                     suite.Job
 	unit                                                    unitFlags
 	failures                                                int
@@ -80,6 +81,7 @@ and related flags say what was used up before; --verify takes the action.`,
 	flags.StringVar(&f.category, "category", "", "failure category, as the executor reports it")
 	flags.StringVar(&f.subcategory, "subcategory", "", "failure subcategory")
 	flags.StringVar(&f.node, "node", "", "node on which the run failed")
+	flags.DurationVar(&f.runDuration, "run-duration", 0, "how long the run was running (default: it never was)")
 	flags.StringVar(&f.job.Queue, "queue", "", "queue of the job")
 	flags.StringSliceVar(&f.job.RetryPolicies, "retry-policy", nil, "policies named by the job's annotation")
 	flags.StringSliceVar(&f.job.InitContainers, "init-container", nil, "names of the job's init containers")
@@ -108,6 +110,8 @@ func (f *evalFlags) check() error {
 		return usageError{fmt.Errorf("--gang %d: a gang has at least 2 jobs", f.job.Gang)}
 	case f.subcategory != "" && f.category == "":
 		return usageError{errors.New("--subcategory needs --category")}
+	case f.runDuration < 0:
+		return usageError{fmt.Errorf("--run-duration %v: use 0s or more", f.runDuration)}
 	}
 	return nil
 }
@@ -132,6 +136,9 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 			c.ExitCode = 1
 		}
 		out.Containers = []policy.Container{c}
+	}
+	if cmd.Flags().Changed("run-duration") {
+		out.RunDuration = &f.runDuration
 	}
 	if err := out.Check(); err != nil {
 		return nil, usageError{err}

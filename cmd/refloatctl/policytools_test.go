@@ -97,6 +97,10 @@ func TestEval(t *testing.T) {
 		{"-p EX/infra.yaml --condition Preempted --grace-seconds 30 --verify Retry", exitFine, []string{"RuleIgnore", "termination grace 30s"}},
 		{"-p EX/infra.yaml --condition Preempted --verify Fail", exitFinding, []string{"want Fail, got Retry"}},
 		{"-p EX --category infrastructure --subcategory gpu --node n17", exitFine, []string{"rule gpu", "not on n17", "on node n17"}},
+		{"-p EX --queue vision-train --exit-code 1 --run-duration 6h --verify Retry", exitFine, []string{"rule late-crash of policy training", "running for 6h0m0s"}},
+		{"-p EX --queue vision-train --exit-code 1 --run-duration 5h59m --verify Retry", exitFinding, []string{"the run was running for 5h59m0s, not for at least 6h0m0s"}},
+		{"-p EX --condition Unschedulable --run-duration 1s", exitUsage, []string{"never tried"}},
+		{"-p EX --run-duration -1s", exitUsage, []string{"--run-duration -1s"}},
 		{"-p EX --pod-oom", exitFine, []string{"condition OOMKilled"}},
 		{"-p EX --fail-fast --exit-code 1", exitFine, []string{"FailFast"}},
 		{"-p EX --gang 4 --exit-code 1", exitFine, []string{"GangRetry"}},
@@ -125,7 +129,7 @@ func TestEval(t *testing.T) {
 	if d, _ := o["decision"].(map[string]any); object(d).follows(contract) != nil || object(d).text("rule") != "signalled" {
 		t.Errorf("%v: %s", object(d).follows(contract), r.out)
 	}
-	if ladder, _ := o["ladder"].([]any); len(ladder) != 12 {
+	if ladder, _ := o["ladder"].([]any); len(ladder) != 13 {
 		t.Errorf("%d rungs", len(ladder))
 	}
 }
@@ -225,7 +229,7 @@ var examplesDir = filepath.Join("..", "..", "examples", "policies")
 func TestExamplesTested(t *testing.T) {
 	t.Parallel()
 	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "8 files are valid")
-	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "22 of 22 rules")
+	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "23 of 23 rules")
 }
 
 func TestLintForms(t *testing.T) {

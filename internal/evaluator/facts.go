@@ -1,7 +1,9 @@
 package evaluator
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/policy"
@@ -32,6 +34,9 @@ func factsOf(f *policy.Failure, failure *projection.Failure, semantics uint32) {
 	}
 	if m := failure.Member; m != nil { // its group decides about gangs
 		f.Gang, f.FailFast = false, f.FailFast && !m.Gang
+	}
+	if failure.Ran {
+		f.Ran, f.RunDuration = true, between(failure.RunningSince, failure.Time)
 	}
 	if failure.Preempted {
 		f.Conditions = f.Conditions.With(policy.Preempted)
@@ -81,6 +86,14 @@ func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
 			Init: contains(initContainers, c.Name),
 		})
 	}
+}
+
+// between returns how much later the end is, at least 0: executors have clocks of their own.
+func between(start, end int64) time.Duration {
+	if end <= start {
+		return 0
+	}
+	return time.Duration(min(uint64(end)-uint64(start), math.MaxInt64))
 }
 
 func contains(names []string, name string) bool {

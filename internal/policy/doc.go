@@ -14,7 +14,7 @@
 // decisions for people.
 //
 // Where to look: verdict.go has the facts and the verdict, evaluate.go the order of a decision, matcher.go what a
-// matcher is (conditions.go, exitcodes.go, message.go and labels.go have the matchers) and proof.go what is proven of
+// matcher is (conditions.go, exitcodes.go, message.go, labels.go and runduration.go have the matchers) and proof.go what is proven of
 // them, index.go the choice of rules to try, delay.go the arithmetic; definition.go has the input of a set and set.go
 // its internal form; outline.go has what lint and mutation tests see of a set, explain.go how Explain collects, names.go
 // the names in files. ARCHITECTURE.md ("Where to change what") lists all places of a new matcher.

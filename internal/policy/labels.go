@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Categories and Subcategories are onFailureCategory and onFailureSubcategory of a rule, sorted: that of the failure
-// must be among them.
-type (
-	Categories    []string
-	Subcategories []string
-)
+// Categories is onFailureCategory of a rule, sorted: that of the failure must be among them.
+type Categories []string
+
+// Subcategories is onFailureSubcategory of a rule, sorted: that of the failure must be among them.
+type Subcategories []string
 
 // Matcher returns OnFailureCategory.
 func (l Categories) Matcher() Matcher { return OnFailureCategory }

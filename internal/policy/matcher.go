@@ -13,6 +13,7 @@ const (
 	OnTerminationMessage
 	OnFailureCategory
 	OnFailureSubcategory
+	OnRunDuration
 
 	lastMatcher = iota - 1
 )
@@ -32,6 +33,8 @@ func (m Matcher) String() string {
 		return "onFailureCategory"
 	case OnFailureSubcategory:
 		return "onFailureSubcategory"
+	case OnRunDuration:
+		return "onRunDuration"
 	}
 	return unknown("Matcher", uint8(m))
 }

@@ -25,15 +25,15 @@ func TestCodeNames(t *testing.T) {
 func TestNames(t *testing.T) {
 	names := map[string]string{
 		"conditions": fmt.Sprint(OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned, LeaseExpired, UnknownCondition, Condition(99)),
-		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}),                                                     //nolint:staticcheck // names are wanted, not bytes
-		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, 99}), //nolint:staticcheck // names are wanted, not bytes
+		"levels":     fmt.Sprint([]LimitFrom{FromNowhere, FromRule, FromPolicy, FromGlobal, 99}),                                                                    //nolint:staticcheck // names are wanted, not bytes
+		"matchers":   fmt.Sprint([]Matcher{NoMatcher, OnConditions, OnExitCodes, OnTerminationMessage, OnFailureCategory, OnFailureSubcategory, OnRunDuration, 99}), //nolint:staticcheck // names are wanted, not bytes
 		"modes":      fmt.Sprint(AvoidNone, AvoidNode, AvoidAllNodes, AvoidMode(99)),
 		"codes":      fmt.Sprint(UnknownCode, Code(99)),
 	}
 	want := map[string]string{
 		"conditions": "OOMKilled Evicted DeadlineExceeded Preempted Unschedulable LeaseReturned LeaseExpired Condition(0) Condition(99)",
 		"levels":     "[ rule policy global LimitFrom(99)]",
-		"matchers":   "[ onConditions onExitCodes onTerminationMessage onFailureCategory onFailureSubcategory Matcher(99)]",
+		"matchers":   "[ onConditions onExitCodes onTerminationMessage onFailureCategory onFailureSubcategory onRunDuration Matcher(99)]",
 		"modes":      "none node allNodes AvoidMode(99)",
 		"codes":      "Code(0) Code(99)",
 	}
@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("ParseCode(%q) = %v", s, c)
 		}
 	}
-	for m := NoMatcher; m <= OnFailureSubcategory; m++ {
+	for m := NoMatcher; m <= OnRunDuration; m++ {
 		if back, ok := ParseMatcher(m.String()); !ok || back != m {
 			t.Errorf("ParseMatcher(%q) = %v, %v", m, back, ok)
 		}

@@ -19,6 +19,8 @@ type Failure struct {
 	Message     string // of the pod error
 	Category    string
 	Subcategory string
+	Ran         bool          // it is known since when the run was running
+	RunDuration time.Duration // from then to Time; at least 0
 	// Unproved: a version of the semantics decides in which no failure proves that its pod is over.
 	Unproved bool
 	// LeaseReturned by the executor: Conditions holds Unschedulable or

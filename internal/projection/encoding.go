@@ -251,19 +251,26 @@ func decodeRun(id string, b []byte) (*Run, error) {
 }
 
 func (e *encoder) run(r *Run) {
-	e.bools(r.Seen, r.Leased, r.Preempted, r.Returned, r.Attempted, r.Gone)
+	e.bools(r.Seen, r.Leased, r.Preempted, r.Returned, r.Attempted, r.Gone, r.Running)
 	e.b = append(e.b, byte(r.End), byte(r.Outcome))
 	e.uint(uint64(r.Index))
 	e.string(r.LeasedNode)
 	e.string(r.RunningNode)
-	e.int(r.RetryAfter)
+	if r.Running { // then it has no retryAfter, and older programs do not look at this one
+		e.int(r.RunningSince)
+	} else {
+		e.int(r.RetryAfter)
+	}
 	e.int(r.ReadyAfter)
 }
 
 func (d *decoder) run(r *Run) {
-	d.bools(&r.Seen, &r.Leased, &r.Preempted, &r.Returned, &r.Attempted, &r.Gone)
+	d.bools(&r.Seen, &r.Leased, &r.Preempted, &r.Returned, &r.Attempted, &r.Gone, &r.Running)
 	r.End, r.Outcome = RunEnd(d.byte()), Outcome(d.byte())
 	r.Index = d.uint32()
 	r.LeasedNode, r.RunningNode = d.string(), d.string()
 	r.RetryAfter, r.ReadyAfter = d.int(), d.int()
+	if r.Running {
+		r.RunningSince, r.RetryAfter = r.RetryAfter, 0
+	}
 }

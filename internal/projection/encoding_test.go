@@ -3,6 +3,7 @@ package projection
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"runtime"
 	"slices"
@@ -34,13 +35,18 @@ var nanos = rapid.OneOf(rapid.Int64Range(-1, 1), rapid.Int64())
 
 var anyRun = rapid.Custom(func(t *rapid.T) *Run {
 	yes := func(label string) bool { return rapid.Bool().Draw(t, label) }
-	return &Run{
+	r := &Run{
 		ID: name.Draw(t, "run"), Seen: yes("seen"), Index: count.Draw(t, "index"), Leased: yes("leased"),
 		LeasedNode: name.Draw(t, "leased node"), RunningNode: name.Draw(t, "running node"),
 		End: RunEnd(rapid.IntRange(0, int(Failed)).Draw(t, "end")), Outcome: Outcome(rapid.IntRange(0, int(LeftAlone)).Draw(t, "outcome")),
 		Preempted: yes("preempted"), Returned: yes("returned"), Attempted: yes("attempted"), Gone: yes("gone"),
 		RetryAfter: nanos.Draw(t, "after"), ReadyAfter: nanos.Draw(t, "ready"),
+		Running: yes("running"),
 	}
+	if r.Running { // it has not ended
+		r.End, r.RetryAfter, r.RunningSince = NotEnded, 0, nanos.Draw(t, "running since")
+	}
+	return r
 })
 
 var anyJob = rapid.Custom(func(t *rapid.T) *Job {
@@ -92,6 +98,43 @@ func TestRoundTrip(t *testing.T) {
 		}
 		damage(t, b, func(b []byte) error { _, err := decodeRun(r.ID, b); return err })
 	})
+}
+
+// TestOlderRecords: what programs wrote that did not keep since when a run is running is read, and written again alike.
+func TestOlderRecords(t *testing.T) {
+	const run, job = "0113000001026e31026e320000", "0141017101730000000000020100000000000a0003722d3113000001026e31026e3200000167046d61696e010200"
+	wantRun := &Run{ID: "r-1", Seen: true, Index: 1, Leased: true, LeasedNode: "n1", RunningNode: "n2", Attempted: true}
+	wantJob := &Job{
+		ID: "j", Known: true, Queue: "q", Set: "s", Runs: 2, Open: 1, Older: true, Latest: wantRun, FirstSeen: 5,
+		Member: &Member{Place: &Place{Group: "g", Part: "main"}, Replica: 1, Index: 2},
+	}
+	b, _ := hex.DecodeString(run)
+	gotRun, err := decodeRun("r-1", b)
+	if diff := cmp.Diff(wantRun, gotRun); err != nil || diff != "" {
+		t.Errorf("run: %v\n%s", err, diff)
+	}
+	if again := hex.EncodeToString(appendRun(nil, gotRun)); again != run {
+		t.Errorf("the run is written as %s, want %s", again, run)
+	}
+	// And they read what is written now: they know neither the flag, nor a retryAfter of a run that has not ended.
+	running := *wantRun
+	running.Running, running.RunningSince = true, 1_800_000_000_000_000_000
+	b = appendRun(nil, &running)
+	b[1] &^= 1 << 6
+	older := *wantRun
+	older.RetryAfter = running.RunningSince
+	gotRun, err = decodeRun("r-1", b)
+	if diff := cmp.Diff(&older, gotRun); err != nil || diff != "" {
+		t.Errorf("a running run, as older programs read it: %v\n%s", err, diff)
+	}
+	b, _ = hex.DecodeString(job)
+	gotJob, err := decodeJob("j", b)
+	if diff := cmp.Diff(wantJob, gotJob); err != nil || diff != "" {
+		t.Fatalf("job: %v\n%s", err, diff)
+	}
+	if again := hex.EncodeToString(appendJob(nil, gotJob)); again != job {
+		t.Errorf("the job is written as %s, want %s", again, job)
+	}
 }
 
 func damage(t *rapid.T, b []byte, decode func([]byte) error) {

@@ -36,6 +36,9 @@ type Failure struct {
 	Error        *events.Error // nil: preempted, without further information
 	Preempted    bool          // by a JobRunPreempted
 
+	Ran          bool  // it is known
+	RunningSince int64 // when it began to run
+
 	Job  *Job
 	Run  *Run
 	Node string // where it ran
@@ -277,16 +280,22 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 			r.Leased, r.LeasedNode = true, s.intern(ev.Node)
 		}
 	case events.RunRunning:
-		if r.End == NotEnded && ev.Node != "" {
+		if r.End != NotEnded {
+			break
+		}
+		if ev.Node != "" {
 			r.RunningNode = s.intern(ev.Node)
 		}
-		if r.End == NotEnded && e.job.Member != nil {
+		if !r.Running {
+			r.Running, r.RunningSince = true, ev.Created.Time(publish)
+		}
+		if e.job.Member != nil {
 			s.running(e, r, true)
 		}
 	case events.RunSucceeded:
 		switch r.End {
 		case NotEnded:
-			r.End = Succeeded
+			r.end(Succeeded)
 			e.job.Open--
 			if e.job.Member != nil {
 				s.succeeded(e, r, ev.Created.Time(publish))
@@ -380,16 +389,17 @@ func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
 	switch r.End {
 	case Succeeded:
 	case NotEnded:
-		r.End = Failed
+		s.msg.failures = append(s.msg.failures, Failure{
+			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
+			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,
+			Ran: r.Running, RunningSince: r.RunningSince,
+			Job: e.job, Run: r, entry: e,
+		})
+		r.end(Failed)
 		e.job.Open--
 		if e.job.Member != nil {
 			s.running(e, r, false)
 		}
-		s.msg.failures = append(s.msg.failures, Failure{
-			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
-			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,
-			Job: e.job, Run: r, entry: e,
-		})
 	case Failed:
 		if f := s.failureInHand(e.id, r.ID); f != nil {
 			f.merge(ev)

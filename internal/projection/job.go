@@ -83,7 +83,12 @@ type Run struct {
 	Outcome     Outcome
 	RetryAfter  int64 // of its requeue; Unix nanoseconds
 	ReadyAfter  int64 // RetryAfter after a RetryReady; equal to RetryAfter once there was one
+
+	Running      bool  // it has not ended, and it is known since when it is running (ADR 22)
+	RunningSince int64 // t of its first JobRunRunning
 }
+
+func (r *Run) end(how RunEnd) { r.End, r.Running, r.RunningSince = how, false, 0 }
 
 // Grant counts one retry of a rule, or one that it ignored.
 func (j *Job) Grant(policy, rule string, ignored bool) {

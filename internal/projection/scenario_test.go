@@ -390,6 +390,9 @@ func showFailure(f *Failure) string {
 	if f.Error == nil {
 		b.WriteString(" no-error")
 	}
+	if f.Ran {
+		b.WriteString(" since=" + seconds(f.RunningSince))
+	}
 	return b.String()
 }
 
@@ -453,6 +456,9 @@ func showRun(r *Run) string {
 	}
 	if r.RunningNode != "" {
 		b.WriteString(" running=" + r.RunningNode)
+	}
+	if r.Running {
+		b.WriteString(" since=" + seconds(r.RunningSince))
 	}
 	b.WriteString(flags("preempted", r.Preempted, "returned", r.Returned, "attempted", r.Attempted, "gone", r.Gone))
 	if r.Outcome != Undecided {

@@ -27,6 +27,9 @@ func FactsOf(f *policy.Failure) []string {
 		}
 		facts = append(facts, fmt.Sprintf("%s %s exited with %d (%s)", sort, OneLine(c.Name), c.ExitCode, OneLine(c.Reason)))
 	}
+	if f.Ran {
+		facts = append(facts, fmt.Sprintf("running for %v", f.RunDuration))
+	}
 	return facts
 }
 

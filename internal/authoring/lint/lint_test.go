@@ -138,6 +138,11 @@ func TestShadowed(t *testing.T) {
 		{"same pattern", []string{"{action: Retry, onTerminationMessage: {pattern: a}}", "{action: Fail, containerName: main, onTerminationMessage: {pattern: a}}"}, true},
 		{"another pattern", []string{"{action: Retry, onTerminationMessage: {pattern: a}}", "{action: Fail, onTerminationMessage: {pattern: aa}}"}, false},
 		{"OOM of another container", []string{"{action: Retry, onConditions: [OOMKilled]}", "{action: Fail, containerName: main, onConditions: [OOMKilled]}"}, false},
+		{"a shorter duration", []string{"{action: Retry, onRunDuration: {lessThan: 30s}}", "{action: Fail, onConditions: [Evicted], onRunDuration: {lessThan: 30s}}"}, true},
+		{"within both bounds", []string{"{action: Retry, onRunDuration: {atLeast: 1s, lessThan: 3s}}", "{action: Fail, onRunDuration: {atLeast: 2s, lessThan: 3s}}"}, true},
+		{"a longer duration", []string{"{action: Retry, onRunDuration: {lessThan: 30s}}", "{action: Fail, onRunDuration: {lessThan: 31s}}"}, false},
+		{"without the upper bound", []string{"{action: Retry, onRunDuration: {atLeast: 1s, lessThan: 3s}}", "{action: Fail, onRunDuration: {atLeast: 2s}}"}, false},
+		{"a run that never was", []string{"{action: Retry, onRunDuration: {atLeast: 0s}}", "{action: Fail, onConditions: [Evicted]}"}, false},
 		{"complements", []string{"{action: Retry, onExitCodes: {operator: In, values: [1]}}", "{action: Retry, onExitCodes: {operator: NotIn, values: [1]}}", "{action: Fail, onExitCodes: {operator: In, values: [1, 2]}}"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

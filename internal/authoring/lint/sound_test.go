@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
@@ -45,6 +46,9 @@ func drawRule(t *rapid.T, i int) string {
 	if asks("pattern?") {
 		fields = append(fields, "onTerminationMessage: {pattern: '"+rapid.SampledFrom(patterns).Draw(t, "pattern")+"'}")
 	}
+	if asks("duration?") {
+		fields = append(fields, "onRunDuration: "+rapid.SampledFrom([]string{"{lessThan: 2s}", "{lessThan: 3s}", "{atLeast: 0s}", "{atLeast: 2s}", "{atLeast: 3s}", "{atLeast: 2s, lessThan: 3s}"}).Draw(t, "duration"))
+	}
 	if asks("category?") || len(fields) == before {
 		fields = append(fields, "onFailureCategory: "+some("category", labels))
 		if asks("subcategory?") {
@@ -73,6 +77,9 @@ func drawFailure(t *rapid.T) *suite.Failure {
 			Reason: rapid.SampledFrom([]string{"", "OOMKilled", "Error"}).Draw(t, "reason"), Message: rapid.SampledFrom(messages).Draw(t, "message"),
 		}
 	}), 0, 3).Draw(t, "containers")
+	if rapid.Bool().Draw(t, "ran") {
+		f.RunDuration = new(rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, time.Hour}).Draw(t, "run duration"))
+	}
 	if rapid.Bool().Draw(t, "labelled") {
 		f.Category = rapid.SampledFrom(append(labels, "internal")).Draw(t, "category")
 		f.Sub = rapid.SampledFrom(append(labels, "active-deadline")).Draw(t, "sub")
@@ -132,7 +139,7 @@ func TestSound(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				out, err := trial.Fail(f, 1e9)
+				out, err := trial.Fail(f, 1e18)
 				if err != nil {
 					t.Fatal(err)
 				}

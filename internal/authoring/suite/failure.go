@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Job is the job that a trial submits.
@@ -36,6 +38,8 @@ type Failure struct {
 	Category   string
 	Sub        string
 	Node       string
+	// RunDuration is how long the run was running; nil: it never was.
+	RunDuration *time.Duration
 }
 
 // MainContainer is the default container name.
@@ -46,6 +50,7 @@ var (
 	errTwoErrors = errors.New("a run ends with one error: give one of Unschedulable, LeaseReturned and LeaseExpired, and no condition of the pod with it")
 	errTwoPod    = errors.New("a pod has one reason: give one of Evicted, DeadlineExceeded and podOOM")
 	errMessage   = errors.New("only a pod has a message: omit podMessage, or the condition of the lease")
+	errRunning   = errors.New("a run with the condition Unschedulable was never tried: omit runDuration, or the condition")
 	errPodOOM    = errors.New("podOOM is for pods that report no container: omit exit codes, reasons and messages, or podOOM")
 )
 
@@ -76,6 +81,8 @@ func (f *Failure) Check() error {
 		return errTwoPod
 	case f.PodOOM && (len(f.Containers) > 0 || oom):
 		return errPodOOM
+	case f.RunDuration != nil && !f.attempted():
+		return errRunning
 	}
 	return nil
 }
@@ -200,6 +207,9 @@ func (f *Failure) String() string {
 	}
 	if f.Node != "" {
 		words = append(words, "on "+f.Node)
+	}
+	if f.RunDuration != nil {
+		words = append(words, "after running for "+policyfile.Short(*f.RunDuration))
 	}
 	if len(words) == 0 {
 		return "no facts"

@@ -106,6 +106,7 @@ func (h *GroupHistory) write(b *strings.Builder, r *roster, e *recordedEvent, st
 	if err != nil {
 		return err
 	}
+	fail = slices.DeleteFunc(fail, func(field string) bool { return strings.HasPrefix(field, "runDuration: ") }) // it was started
 	if e.late {
 		fail = fail[1:] // it is known which run
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/audit"
@@ -37,6 +38,7 @@ type member struct {
 	runs    int
 	run     string   // id of its latest run that was not told to stop; "": it has none
 	live    bool     // that run has not ended
+	since   int64    // when that run began to run
 	told    []string // runs that were told to stop, and have not ended
 	ready   int64    // when it may start
 	earlier []audit.Earlier
@@ -192,18 +194,18 @@ func (g *groupTrial) happen(e *Event, at *int64) (Outcome, error) {
 }
 
 // start leases the next runs of members, and starts them.
-func (g *groupTrial) start(all []*member, run, node string, attempted bool, at int64) ([]chain.Record, error) {
+func (g *groupTrial) start(all []*member, run, node string, runs bool, at int64) ([]chain.Record, error) {
 	var happened []*pb.Event
 	for _, m := range all {
 		if err := g.mayStart(m); err != nil {
 			return nil, err
 		}
-		m.run, m.live = run, true
+		m.run, m.live, m.since = run, true, at
 		if run == "" {
 			m.run = "run-" + strconv.Itoa(m.runs)
 		}
 		m.runs++
-		happened = append(happened, started(m.job.ID, m.run, node, attempted)...)
+		happened = append(happened, started(m.job.ID, m.run, node, runs)...)
 	}
 	return g.step(at, happened...)
 }
@@ -219,18 +221,6 @@ func (g *groupTrial) mayStart(m *member) error {
 		return fmt.Errorf("%s is held: it may not start", m)
 	}
 	return nil
-}
-
-func overBy(s group.Status) string {
-	switch {
-	case s&group.WasStopped != 0:
-		return "stopped; late: true is about the run that was told to stop"
-	case s&group.WasCancelled != 0:
-		return "cancelled"
-	case s&group.HasSucceeded != 0:
-		return "succeeded"
-	}
-	return "failed for good"
 }
 
 func (g *groupTrial) status(m *member) group.Status {
@@ -252,12 +242,18 @@ func (g *groupTrial) ensure(all []*member, run string, f *Failure, at int64) err
 		if m.live {
 			continue
 		}
-		node, attempted := "", true
+		node, runs := "", true
 		if f != nil {
-			node, attempted = f.Node, f.attempted()
+			node, runs = f.Node, f.attempted() && f.RunDuration == nil
 		}
-		if _, err := g.start([]*member{m}, run, node, attempted, at); err != nil {
+		if _, err := g.start([]*member{m}, run, node, runs, at); err != nil {
 			return err
+		}
+		if f != nil && f.RunDuration != nil {
+			m.since = at - f.RunDuration.Nanoseconds()
+			if err := g.running(m.job.ID, m.run, f, at); err != nil {
+				return err
+			}
 		}
 		if m.job.Gang > 0 {
 			next = append(next, g.peers(m)...)
@@ -297,32 +293,30 @@ func (g *groupTrial) peers(m *member) []*member {
 	return all
 }
 
-// late takes the run that was told to stop last.
-func (m *member) late() (string, error) {
-	n := len(m.told)
-	if n == 0 {
-		return "", fmt.Errorf("%s has no run that was told to stop and has not ended", m)
-	}
-	run := m.told[n-1]
-	m.told = m.told[:n-1]
-	return run, nil
-}
-
 func (g *groupTrial) fail(m *member, e *Event, at int64) ([]chain.Record, Outcome, error) {
-	run := ""
+	run, f := "", *e.Fail
 	var err error
-	if e.Late {
+	switch {
+	case e.Late:
 		run, err = m.late()
-	} else if err = g.ensure([]*member{m}, e.Fail.Run, e.Fail, at); err == nil {
-		if run = m.run; e.Fail.Run != "" && e.Fail.Run != run {
-			err = fmt.Errorf("fail.run is %s, but the run of %s that is live is %s", shown(e.Fail.Run), m, shown(run))
+	case m.live && f.RunDuration != nil:
+		err = fmt.Errorf("the run of %s was started before: omit runDuration", m)
+	default:
+		if err = g.ensure([]*member{m}, f.Run, &f, at); err != nil {
+			break
+		}
+		if run = m.run; f.Run != "" && f.Run != run {
+			err = fmt.Errorf("fail.run is %s, but the run of %s that is live is %s", shown(f.Run), m, shown(run))
 		}
 		m.live = false
+		if f.attempted() {
+			f.RunDuration = new(time.Duration(at - m.since))
+		}
 	}
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	happened, raw, err := e.Fail.events(m.job.ID, run)
+	happened, raw, err := f.events(m.job.ID, run)
 	if err != nil {
 		return nil, Outcome{}, err
 	}
@@ -330,7 +324,7 @@ func (g *groupTrial) fail(m *member, e *Event, at int64) ([]chain.Record, Outcom
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	out, err := explained(g.set, &m.job, &m.earlier, records, failed{e.Fail, run, raw, at})
+	out, err := explained(g.set, &m.job, &m.earlier, records, failed{&f, run, raw, at})
 	if d := out.Decision; d != nil && d.Requeue && !e.Late {
 		m.ready = d.RetryAfter
 	}

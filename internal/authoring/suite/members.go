@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -261,4 +262,27 @@ func spans(prefix string, set policy.Indexes) []string {
 		items[i] = prefix + "/" + items[i]
 	}
 	return items
+}
+
+// late takes the run that was told to stop last.
+func (m *member) late() (string, error) {
+	n := len(m.told)
+	if n == 0 {
+		return "", fmt.Errorf("%s has no run that was told to stop and has not ended", m)
+	}
+	run := m.told[n-1]
+	m.told = m.told[:n-1]
+	return run, nil
+}
+
+func overBy(s group.Status) string {
+	switch {
+	case s&group.WasStopped != 0:
+		return "stopped; late: true is about the run that was told to stop"
+	case s&group.WasCancelled != 0:
+		return "cancelled"
+	case s&group.HasSucceeded != 0:
+		return "succeeded"
+	}
+	return "failed for good"
 }

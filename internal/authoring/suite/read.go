@@ -120,8 +120,8 @@ func (r *reader) event(n *yaml.Node, path string) Event {
 }
 
 func (r *reader) failure(n *yaml.Node, path string) *Failure {
-	o := r.object(n, path, "run", "condition", "podOOM", "preempted", "exitCode", "container", "reason", "message", "containers", "podMessage", "category", "subcategory", "node")
-	f := &Failure{Run: o.text("run"), PodOOM: o.bool("podOOM"), PodMessage: o.text("podMessage"), Category: o.text("category"), Sub: o.text("subcategory"), Node: o.text("node")}
+	o := r.object(n, path, "run", "condition", "podOOM", "preempted", "exitCode", "container", "reason", "message", "containers", "podMessage", "category", "subcategory", "node", "runDuration")
+	f := &Failure{Run: o.text("run"), PodOOM: o.bool("podOOM"), PodMessage: o.text("podMessage"), Category: o.text("category"), Sub: o.text("subcategory"), Node: o.text("node"), RunDuration: o.duration("runDuration")}
 	conditions := []*yaml.Node{o.fields["condition"]}
 	if c := o.fields["condition"]; c != nil && c.Kind == yaml.SequenceNode {
 		conditions = c.Content

@@ -132,6 +132,9 @@ func failFields(r Recorded) ([]string, error) {
 			fields = append(fields, text[0]+": "+quoted(text[1]))
 		}
 	}
+	if since := r.Run.Times.Running; since != 0 && f.attempted() {
+		fields = append(fields, "runDuration: "+policyfile.Short(time.Duration(max(0, r.Decision.Time-since))))
+	}
 	return fields, nil
 }
 

@@ -40,7 +40,7 @@ func TestRecordHostile(t *testing.T) {
 				}},
 				Paths: map[uint64][]string{1: {"policies.yaml"}},
 				Runs: []suite.Recorded{{
-					Run:      &jobdb.Run{RunID: "run" + odd, Node: odd, Error: jobdb.RunError{Raw: raw}},
+					Run:      &jobdb.Run{RunID: "run" + odd, Node: odd, Times: jobdb.RunTimes{Running: 1e18 - int64(i)}, Error: jobdb.RunError{Raw: raw}},
 					Decision: &chain.Decision{Generation: 1, Time: 1e18 + 1e9, Code: policy.RuleRetry, Policy: "p", Rule: "oom", Requeue: true, RetryAfter: 1e18 + 2e9, AvoidNodes: []string{odd}},
 				}},
 			}

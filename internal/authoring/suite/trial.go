@@ -136,7 +136,10 @@ func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	if run == "" {
 		run = "run-" + strconv.Itoa(t.runs)
 	}
-	if _, err := t.step(at, started(t.job.ID, run, f.Node, f.attempted())...); err != nil {
+	if _, err := t.step(at, started(t.job.ID, run, f.Node, false)...); err != nil {
+		return Outcome{}, err
+	}
+	if err := t.running(t.job.ID, run, f, at); err != nil {
 		return Outcome{}, err
 	}
 	ended, raw, err := f.events(t.job.ID, run)
@@ -151,13 +154,26 @@ func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
 	return explained(t.set, &t.job, &t.earlier, records, failed{f, run, raw, at})
 }
 
-// started returns the events of a run that was leased and, if an executor attempted it, runs.
-func started(job, run, node string, attempted bool) []*pb.Event {
+// started returns the events of a run that was leased and, if it runs at once, that.
+func started(job, run, node string, runs bool) []*pb.Event {
 	all := []*pb.Event{{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: node}}}}
-	if attempted {
-		all = append(all, &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}})
+	if runs {
+		all = append(all, running(job, run))
 	}
 	return all
+}
+
+func running(job, run string) *pb.Event {
+	return &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}}
+}
+
+// running reports since when a run was running that fails at a time, if it was.
+func (d *decider) running(job, run string, f *Failure, at int64) error {
+	if f.RunDuration == nil {
+		return nil
+	}
+	_, err := d.step(at-f.RunDuration.Nanoseconds(), running(job, run))
+	return err
 }
 
 // events returns the events by which a run fails, and the encoding of its error.
@@ -205,6 +221,9 @@ func explained(set *policyfile.Set, job *Job, earlier *[]audit.Earlier, records 
 	row.Flags.Returned = f.has(policy.Unschedulable) || f.has(policy.LeaseReturned)
 	row.Flags.Attempted = f.attempted()
 	row.Error.Raw = f.raw
+	if f.RunDuration != nil {
+		row.Times.Running = f.at - f.RunDuration.Nanoseconds()
+	}
 	var err error
 	if audit.Asked(out.Decision) {
 		out.Why, err = audit.Explain(set.Set, audit.Case{Job: job.row(), Run: row, Decision: out.Decision, Earlier: *earlier})

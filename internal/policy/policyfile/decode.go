@@ -161,6 +161,9 @@ func (d *decoder) mapping(n *yaml.Node, path string, out reflect.Value) {
 		default:
 			seen[key.Value] = key
 			d.value(val, at, out.FieldByIndex(field.index))
+			if field.nonempty && val.Kind == yaml.MappingNode && len(val.Content) == 0 {
+				d.report(val, at, fault{codeEmpty, "an empty mapping", "omit the field or give it a value"})
+			}
 			if val.Kind == yaml.SequenceNode {
 				d.list(val, at, field)
 			}

@@ -161,6 +161,7 @@ spec:
     onTerminationMessage: {pattern: 'a\b'}
     onFailureCategory: [c]
     onFailureSubcategory: [s]
+    onRunDuration: {lessThan: 6h, atLeast: 30s}
     containerName: main
     includeInitContainers: true
     retryLimit: 1000000
@@ -220,6 +221,10 @@ var badDocuments = []string{
 	oneRule("{action: Retry, onExitCodes: {values: [1]}}"),
 	oneRule("{action: Retry, onExitCodes: {operator: In, values: [1.5]}}"),
 	oneRule("{action: Retry, onExitCodes: {operator: In, values: [3000000000]}}"),
+	oneRule("{action: Retry, onRunDuration: {}}"),
+	oneRule("{action: Retry, onRunDuration: 30s}"),
+	oneRule("{action: Retry, onRunDuration: {lessThan: 30}}"),
+	oneRule("{action: Retry, onRunDuration: {moreThan: 30s}}"),
 	oneRule("{action: Retry, onTerminationMessage: {pattern: ''}}"),
 	oneRule("{action: Retry, onTerminationMessage: x}"),
 	oneRule("{action: Retry, onFailureCategory: [\"\\e[31m\"]}"),
@@ -434,6 +439,9 @@ func validateKeyword(s map[string]any, keyword string, arg, v any) string {
 		return bad(!isNumber || number <= arg.(float64))
 	case "minItems":
 		return bad(!isList || float64(len(list)) >= arg.(float64))
+	case "minProperties":
+		object, _ := v.(map[string]any)
+		return bad(!isObject || float64(len(object)) >= arg.(float64))
 	case "maxItems":
 		return bad(!isList || float64(len(list)) <= arg.(float64))
 	case "uniqueItems":

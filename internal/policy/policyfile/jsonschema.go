@@ -56,7 +56,10 @@ func objectSchema(kind, path string, t reflect.Type) map[string]any {
 			required = append(required, f.name)
 		}
 		p := schemaOf(kind, join(path, f.name), t.FieldByIndex(f.index).Type)
-		if f.nonempty {
+		switch {
+		case f.nonempty && p["type"] == "object":
+			p["minProperties"] = 1
+		case f.nonempty:
 			p["minItems"] = 1
 		}
 		if f.unique {

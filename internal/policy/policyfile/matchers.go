@@ -19,6 +19,7 @@ type matchers struct {
 	OnTerminationMessage message       `file:"onTerminationMessage"`
 	OnFailureCategory    categories    `file:"onFailureCategory" must:"nonempty unique"`
 	OnFailureSubcategory subcategories `file:"onFailureSubcategory" must:"nonempty unique" needs:"onFailureCategory"`
+	OnRunDuration        runDuration   `file:"onRunDuration" must:"nonempty"`
 }
 
 // A matcher is the type of a field of matchers.
@@ -41,6 +42,9 @@ var matcherTexts = [...]fieldText{
 	{"onTerminationMessage.pattern", "", "RE2; at most 4096 bytes, 5000 nodes with repetitions expanded, and 50000 nodes in one policy", "The regular expression. It matches anywhere in the message, unless it is anchored by ^ or $. Write it in single quotes."},
 	{"rules.onFailureCategory", "any", "no value twice", "Matches if the executor's failure category is one of these. The comparison is exact and case-sensitive."},
 	{"rules.onFailureSubcategory", "any", "only with onFailureCategory", "Restricts onFailureCategory to these subcategories. The comparison is exact."},
+	{"rules.onRunDuration", "any", "at least one bound; lessThan above atLeast", "Matches by how long the run was running: from its first JobRunRunning until it failed, in event time. It tells a bad start from a crash late in a run. It never matches a run that was not running."},
+	{"onRunDuration.lessThan", "no upper bound", "whole milliseconds; more than atLeast", "The run was running for less than this."},
+	{"onRunDuration.atLeast", "0s", "whole milliseconds", "The run was running for at least this."},
 }
 
 type (
@@ -95,6 +99,23 @@ type message struct {
 func (m message) requirement() policy.Requirement {
 	return policy.TerminationMessage{Pattern: m.Pattern.compiled}
 }
+
+type runDuration struct {
+	LessThan *duration `file:"lessThan"`
+	AtLeast  *duration `file:"atLeast"`
+}
+
+func (d runDuration) requirement() policy.Requirement {
+	return policy.RunDuration{AtLeast: or(d.AtLeast, 0).duration(), LessThan: or(d.LessThan, 0).duration()}
+}
+
+func (d *runDuration) check(i *inspection) {
+	if d.LessThan != nil && *d.LessThan <= or(d.AtLeast, 0) && i.clean("") {
+		i.fault("lessThan", fault{codeConflict, "no duration is at least " + shownDuration(or(d.AtLeast, 0)) + " and less than " + shownDuration(*d.LessThan), "raise lessThan, or lower or remove atLeast"})
+	}
+}
+
+func shownDuration(d duration) string { return Short(d.duration()) }
 
 // empty reports whether the rule has no matcher.
 func (m *matchers) empty() bool { return reflect.ValueOf(m).Elem().IsZero() }

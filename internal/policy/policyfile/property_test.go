@@ -45,9 +45,10 @@ func drawSet(t *rapid.T) []File {
 				"onExitCodes: {operator: " + rapid.SampledFrom([]string{"In", "NotIn"}).Draw(t, "operator") + ", values: " + flow("codes", "1", "137", "-3") + "}",
 				"onTerminationMessage: {pattern: '" + rapid.SampledFrom([]string{"a", "^b", "[ab]c", "full|(?i)no SPACE", "(disk )+(is )?full", "(?i)kaPUT"}).Draw(t, "pattern") + "'}",
 				"onFailureCategory: " + flow("categories", "a", "b"),
+				"onRunDuration: " + rapid.SampledFrom([]string{"{lessThan: 30s}", "{atLeast: 0s}", "{atLeast: 90s, lessThan: 2m}"}).Draw(t, "duration"),
 			}
-			rule = append(rule, matchers[rapid.IntRange(0, 3).Draw(t, "first")])
-			if second := matchers[rapid.IntRange(0, 3).Draw(t, "second")]; second != rule[len(rule)-1] {
+			rule = append(rule, matchers[rapid.IntRange(0, len(matchers)-1).Draw(t, "first")])
+			if second := matchers[rapid.IntRange(0, len(matchers)-1).Draw(t, "second")]; second != rule[len(rule)-1] {
 				rule = maybe(rule, second)
 			}
 			rule = maybe(maybe(override(rule), "containerName: main"), "includeInitContainers: true")

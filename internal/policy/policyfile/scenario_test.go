@@ -118,7 +118,7 @@ func digests(t *testing.T, input string) string {
 //	queue NAME · run ID · at DURATION (since 1970; 1000s) · grace DURATION
 //	annotation TEXT · failfast · gang · podoom · condition NAME…
 //	container NAME CODE [REASON [MESSAGE…]] · init … (an init container)
-//	category NAME [SUBCATEGORY]
+//	category NAME [SUBCATEGORY] · ran DURATION
 //	granted POLICY/RULE N (adds to the total) · ignored POLICY/RULE N
 //	total N (all granted) · returns N (returned leases before)
 func parseFacts(t *testing.T, input string, before policy.Counts) (*policy.Failure, *policy.Counts) {
@@ -133,6 +133,12 @@ func parseFacts(t *testing.T, input string, before policy.Counts) (*policy.Failu
 		}
 		switch words[0] {
 		case "":
+		case "ran":
+			d, err := time.ParseDuration(words[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Ran, f.RunDuration = true, d
 		case "queue":
 			f.Queue = words[1]
 		case "run":

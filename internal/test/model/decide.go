@@ -288,9 +288,13 @@ func identity(policy *Policy, rule *Rule) string {
 	if rule.OnExitCodes != nil {
 		codes = fmt.Sprintf("%s %v", rule.OnExitCodes.Operator, sorted(rule.OnExitCodes.Values))
 	}
-	return policy.Name + "\x00matchers\x00" + fmt.Sprintf("%q %q %q %q %q %q %t",
+	duration := ""
+	if d := rule.OnRunDuration; d != nil {
+		duration = fmt.Sprint(or(d.LessThanMs, -1), or(d.AtLeastMs, -1))
+	}
+	return policy.Name + "\x00matchers\x00" + fmt.Sprintf("%q %q %q %q %q %q %q %t",
 		sorted(rule.OnConditions), codes, rule.OnTerminationMessage, sorted(rule.OnFailureCategory),
-		sorted(rule.OnFailureSubcategory), rule.ContainerName, rule.IncludeInitContainers)
+		sorted(rule.OnFailureSubcategory), duration, rule.ContainerName, rule.IncludeInitContainers)
 }
 
 func sorted[T int32 | string](list []T) []T {

@@ -105,6 +105,9 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			r.runningNode = node
 		}
 		r.running = r.running || !r.ended && r.job.member != nil
+		if r.since == nil && !r.ended {
+			r.since = &t
+		}
 
 	// "A run ends once: at its first JobRunSucceeded (well), or its first
 	// JobRunErrors holding an error with terminal: true, or JobRunPreempted (a

@@ -196,7 +196,29 @@ func (g *generator) rule() Rule {
 		}
 	}
 	r.IncludeInitContainers = g.chance(0.25)
+	if g.later.chance(0.12) {
+		r.OnRunDuration = g.later.runDuration()
+		if g.later.chance(0.4) { // nothing else
+			r.OnConditions, r.OnExitCodes, r.OnTerminationMessage, r.OnFailureCategory, r.OnFailureSubcategory = nil, nil, "", nil, nil
+		}
+	}
 	return r
+}
+
+// runDuration states one bound or both.
+func (g *generator) runDuration() *RunDuration {
+	bounds := []int64{1, 500, 2000, 10_000, 60_000, 600_000}
+	least, less := g.IntN(len(bounds)), g.IntN(len(bounds))
+	d := &RunDuration{AtLeastMs: &bounds[least]}
+	switch {
+	case less > least:
+		d.LessThanMs = &bounds[less]
+	case g.chance(0.5):
+		d.AtLeastMs, d.LessThanMs = nil, &bounds[less]
+	case g.chance(0.2):
+		d.AtLeastMs = new(int64(0))
+	}
+	return d
 }
 
 // changed is a policy set after some edits.

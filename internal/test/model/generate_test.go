@@ -42,7 +42,7 @@ var must = []string{
 	"matched: condition OOMKilled", "matched: condition OOMKilled of the pod", "matched: condition Evicted", "matched: condition DeadlineExceeded",
 	"matched: condition Preempted", "matched: condition Unschedulable", "matched: condition LeaseReturned",
 	"matched: condition LeaseExpired", "matched: exit codes In", "matched: exit codes NotIn", "matched: message",
-	"matched: category", "matched: subcategory", "matched: container name", "matched: init containers",
+	"matched: category", "matched: subcategory", "matched: run duration", "matched: container name", "matched: init containers",
 }
 
 // TestSometimes runs many histories and asks that everything happens in some.
@@ -181,7 +181,7 @@ func TestYAMLText(t *testing.T) {
 				Backoff: Backoff{InitialDelayMs: new(int64(1000)), MultiplierMilli: new(int64(1333))},
 				Rules: []Rule{
 					{Name: "lost", Action: "Retry", OnConditions: []string{"Preempted", "Evicted"}, Backoff: Backoff{Constant: true, JitterMilli: new(int64(100))}},
-					{Action: "Ignore", OnExitCodes: &ExitCodes{"NotIn", []int32{1, -1}}, OnTerminationMessage: "^$|a", ContainerName: "init-a", IncludeInitContainers: true},
+					{Action: "Ignore", OnExitCodes: &ExitCodes{"NotIn", []int32{1, -1}}, OnTerminationMessage: "^$|a", OnRunDuration: &RunDuration{LessThanMs: new(int64(30_500)), AtLeastMs: new(int64(0))}, ContainerName: "init-a", IncludeInitContainers: true},
 				},
 			},
 			{Name: "gpu", Flat: true, DefaultAction: "Retry", Rules: []Rule{{Action: "Fail", OnFailureCategory: []string{"user"}, OnFailureSubcategory: []string{"net"}}}},
@@ -198,7 +198,7 @@ spec:
   antiAffinity: {mode: node}
   rules:
   - {name: lost, action: Retry, onConditions: [Preempted, Evicted], includeInitContainers: false, backoff: {type: Constant, jitter: 0.1}}
-  - {action: Ignore, onExitCodes: {operator: NotIn, values: [1, -1]}, onTerminationMessage: {pattern: "^$|a"}, containerName: init-a, includeInitContainers: true}
+  - {action: Ignore, onExitCodes: {operator: NotIn, values: [1, -1]}, onTerminationMessage: {pattern: "^$|a"}, onRunDuration: {atLeast: 0s, lessThan: 30500ms}, containerName: init-a, includeInitContainers: true}
 ---
 apiVersion: armadaproject.io/v1beta1
 kind: RetryPolicy

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math/big"
 	"regexp"
 	"slices"
 
@@ -119,7 +120,21 @@ func matches(rule *Rule, r *run) bool {
 	if len(rule.OnFailureSubcategory) > 0 && !slices.Contains(rule.OnFailureSubcategory, err.GetFailureSubcategory()) {
 		return false
 	}
-	return true
+	return rule.OnRunDuration == nil || rule.OnRunDuration.holds(r)
+}
+
+// holds: §4, "It looks at the time from the run's first JobRunRunning to t … a run that was not running before it failed
+// never matches".
+func (d *RunDuration) holds(r *run) bool {
+	if r.since == nil {
+		return false
+	}
+	ran := new(big.Int).Sub(big.NewInt(r.failure.t), big.NewInt(*r.since))
+	if ran.Sign() < 0 {
+		ran.SetInt64(0)
+	}
+	nanos := func(ms int64) *big.Int { return new(big.Int).Mul(big.NewInt(ms), big.NewInt(1_000_000)) }
+	return (d.AtLeastMs == nil || ran.Cmp(nanos(*d.AtLeastMs)) >= 0) && (d.LessThanMs == nil || ran.Cmp(nanos(*d.LessThanMs)) < 0)
 }
 
 // seenMatch notes which matchers decided, for Model.Seen.
@@ -144,6 +159,9 @@ func (m *Model) seenMatch(rule *Rule, r *run) {
 	}
 	if len(rule.OnFailureSubcategory) > 0 {
 		m.Seen["matched: subcategory"]++
+	}
+	if rule.OnRunDuration != nil {
+		m.Seen["matched: run duration"]++
 	}
 	if rule.ContainerName != "" {
 		m.Seen["matched: container name"]++

@@ -73,6 +73,7 @@ type run struct {
 	running     bool    // a JobRunRunning came before its end, and after the SubmitJob of a member
 	runningNode string  // of its last JobRunRunning that names one
 	leasedNode  *string // of its first JobRunLeased
+	since       *int64  // t of its first JobRunRunning
 
 	ended   bool
 	well    bool     // by a JobRunSucceeded

@@ -59,6 +59,7 @@ type Rule struct {
 	OnTerminationMessage  string // a pattern; "": no such matcher
 	OnFailureCategory     []string
 	OnFailureSubcategory  []string
+	OnRunDuration         *RunDuration
 	ContainerName         string
 	IncludeInitContainers bool
 	RetryLimit            *int
@@ -71,6 +72,11 @@ type Rule struct {
 type ExitCodes struct {
 	Operator string // In or NotIn
 	Values   []int32
+}
+
+// RunDuration is the matcher onRunDuration. A nil bound is not stated.
+type RunDuration struct {
+	LessThanMs, AtLeastMs *int64
 }
 
 // Backoff is one level of backoff. Constant and Multiplier are one field of

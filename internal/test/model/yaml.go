@@ -187,6 +187,12 @@ func (r Rule) yaml() string {
 	}
 	addList(&f, "onFailureCategory", r.OnFailureCategory)
 	addList(&f, "onFailureSubcategory", r.OnFailureSubcategory)
+	if d := r.OnRunDuration; d != nil {
+		var bounds flow
+		addDuration(&bounds, "atLeast", d.AtLeastMs)
+		addDuration(&bounds, "lessThan", d.LessThanMs)
+		f.add("onRunDuration", bounds.String())
+	}
 	addText(&f, "containerName", r.ContainerName)
 	// §5: "false same as absent".
 	if r.IncludeInitContainers || len(r.OnConditions) == 2 {
