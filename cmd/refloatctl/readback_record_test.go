@@ -85,7 +85,7 @@ func recordedFacts(partition int, d *chain.Decision, run *jobdb.Run) (all facts,
 	if v := d.Group; v != nil {
 		recordedVerdict(v, state, need)
 	}
-	recordedFailure(run, need)
+	recordedFailure(run, d.Time, need)
 	return all, must
 }
 
@@ -134,7 +134,7 @@ func recordedVerdict(v *chain.GroupVerdict, state, need func(string, any)) {
 }
 
 // recordedFailure are the facts of a failure (semantics.md, section 2).
-func recordedFailure(run *jobdb.Run, need func(string, any)) {
+func recordedFailure(run *jobdb.Run, t int64, need func(string, any)) {
 	if run.Node != "" {
 		need("node", run.Node)
 	}
@@ -164,6 +164,9 @@ func recordedFailure(run *jobdb.Run, need func(string, any)) {
 	}
 	if e.Category != "" {
 		need("category", strings.TrimSuffix(e.Category+"/"+e.Subcategory, "/"))
+	}
+	if since := run.Times.Running; since != 0 {
+		need("running", time.Duration(max(0, t-since)))
 	}
 }
 

@@ -108,7 +108,7 @@ func (r *reader) head(lines []string) {
 		case r.match(line, `  category (?P<category>.*)`), line == "  no facts that a rule could match":
 		case r.match(line, fmt.Sprintf(`  (?P<sort%d>(?:init )?container) (?P<container%d>\S+) exited with (?P<exitCode%d>-?\d+) \(.*\)`, n, n, n)):
 			n++
-		case r.match(line, `  running for \S+s`):
+		case r.match(line, `  running for (?P<running>\S+)`):
 		case r.match(line, `  [A-Za-z]*: .*`): // the error's own message
 		default:
 			r.fail("what of the failure is %q?", line)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
@@ -45,13 +44,10 @@ type ruleSpec struct {
 	OnTerminationMessage *struct {
 		Pattern string `json:"pattern"`
 	} `json:"onTerminationMessage"`
-	OnFailureCategory    []string `json:"onFailureCategory"`
-	OnFailureSubcategory []string `json:"onFailureSubcategory"`
-	OnRunDuration        struct {
-		LessThan string `json:"lessThan"`
-		AtLeast  string `json:"atLeast"`
-	} `json:"onRunDuration"`
-	ContainerName string `json:"containerName"`
+	OnFailureCategory    []string                           `json:"onFailureCategory"`
+	OnFailureSubcategory []string                           `json:"onFailureSubcategory"`
+	OnRunDuration        struct{ LessThan, AtLeast string } `json:"onRunDuration"`
+	ContainerName        string                             `json:"containerName"`
 }
 
 func (p *proposer) propose() []Edit {
@@ -226,30 +222,6 @@ func (p *proposer) failure(applying []spec) {
 	p.labels("category", categories, f.Category, func(f *policy.Failure, to string) { f.Category = to })
 	p.labels("subcategory", subcategories, f.Subcategory, func(f *policy.Failure, to string) { f.Subcategory = to })
 	p.durations(applying)
-}
-
-// durations proposes that the run was running for as long as a rule requires, and for just less.
-func (p *proposer) durations(applying []spec) {
-	var all []time.Duration
-	for _, s := range applying {
-		for _, r := range s.Rules {
-			for _, bound := range []string{r.OnRunDuration.LessThan, r.OnRunDuration.AtLeast} {
-				if d, err := time.ParseDuration(bound); err == nil {
-					all = append(all, d, max(0, d-time.Millisecond))
-				}
-			}
-		}
-	}
-	have := ""
-	if f := &p.in.Failure; f.Ran {
-		have = f.RunDuration.String()
-	}
-	slices.Sort(all)
-	for _, d := range slices.Compact(all) {
-		if d.String() != have {
-			p.fact(Failure, fmt.Sprintf("running for %v", d), have, func(f *policy.Failure) { f.Ran, f.RunDuration = true, d })
-		}
-	}
 }
 
 func (p *proposer) labels(what string, all []string, have string, set func(*policy.Failure, string)) {
