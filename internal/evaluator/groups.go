@@ -31,6 +31,9 @@ func (c *current) Groups() bool { return c.Progress.Semantics >= sinceGroups }
 // Successors implements projection.GroupHandler.
 func (c *current) Successors() bool { return c.Progress.Semantics >= sinceSuccessors }
 
+// Durations implements projection.GroupHandler.
+func (c *current) Durations() bool { return c.Progress.Semantics >= sinceRunDuration }
+
 // DueAgain implements projection.GroupHandler.
 func (c *current) DueAgain() bool { return c.Progress.Semantics >= sinceDueAgain }
 

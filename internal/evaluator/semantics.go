@@ -44,6 +44,9 @@ const (
 	sinceProof = 4
 	// sinceSuccess has success and successRules of group policies, and afterReady. Before, they have no effect.
 	sinceSuccess = 4
+	// sinceRunDuration knows how long a run was running that began to run under it. Before, no run has a duration, so that
+	// it does not depend on which program read its beginning.
+	sinceRunDuration = 4
 	// sinceDueAgain has a group whose end was refused when it came due come due again once a
 	// longer horizon has passed. Before, it did not end without another event.
 	sinceDueAgain = 4

@@ -286,7 +286,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		if ev.Node != "" {
 			r.RunningNode = s.intern(ev.Node)
 		}
-		if !r.Running {
+		if !r.Running && s.msg.h.Durations() {
 			r.Running, r.RunningSince = true, ev.Created.Time(publish)
 		}
 		if e.job.Member != nil {

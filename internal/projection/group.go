@@ -235,6 +235,8 @@ type GroupHandler interface {
 	Groups() bool
 	// Successors reports whether a new group can follow one that has ended: from version 4 on.
 	Successors() bool
+	// Durations reports whether it is kept since when a run runs: from version 4 on.
+	Durations() bool
 	// DueAgain reports whether a group that came due comes due again if a policy generation
 	// makes the horizon longer: from version 4 on.
 	DueAgain() bool

@@ -10,6 +10,7 @@ type noGroups struct{}
 
 func (noGroups) Groups() bool { return false }
 
+func (noGroups) Durations() bool  { return true }
 func (noGroups) Successors() bool { return false }
 func (noGroups) DueAgain() bool   { return false }
 

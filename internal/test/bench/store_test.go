@@ -85,6 +85,8 @@ type requeues struct{ projection.GroupHandler }
 
 func (requeues) Groups() bool { return false }
 
+func (requeues) Durations() bool { return false }
+
 func (requeues) Parked(*projection.ParkedEvent) {}
 func (requeues) Ready(projection.Readiness)     {}
 func (requeues) Failed(f *projection.Failure) (projection.Decided, error) {

@@ -105,7 +105,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			r.runningNode = node
 		}
 		r.running = r.running || !r.ended && r.job.member != nil
-		if r.since == nil && !r.ended {
+		if r.since == nil && !r.ended && m.has(runDurations) {
 			r.since = &t
 		}
 

@@ -139,7 +139,7 @@ func Generate(seed uint64, o Options) History {
 	h.Messages = g.messages
 	if o.Versions { // from a stream of its own, so that the rest of the history stays
 		rng := rand.New(rand.NewPCG(seed, 0x5e3a))
-		h.Versions = []Version{{Before: rng.IntN(n + 1), Number: NewestVersion}}
+		h.Versions = []Version{{Before: rng.IntN(n + 1), Number: []int{2, NewestVersion}[rng.IntN(2)]}}
 	}
 	return h
 }

@@ -53,7 +53,7 @@ func TestSometimes(t *testing.T) {
 	messages, records := 0, 0
 	start := time.Now()
 	for seed := range uint64(seeds) {
-		h := Generate(seed, Options{Told: seed%4 == 0})
+		h := Generate(seed, Options{Told: seed%4 == 0, Versions: seed%2 == 0})
 		all, m := h.Run()
 		messages += len(h.Messages)
 		for _, rs := range all {

@@ -105,9 +105,8 @@ type decision struct {
 	attemptedReturn bool   // its failure was a returned lease of an attempted run (§9)
 }
 
-// NewestVersion is the newest version of the semantics that Generate uses. GenerateGroups uses
-// GroupsVersion and SuccessorsVersion.
-const NewestVersion = 2
+// NewestVersion is the newest version of the semantics.
+const NewestVersion = SuccessorsVersion
 
 // GroupsVersion is the version of the semantics in which there are groups (semantics.md 12).
 const GroupsVersion = 3
@@ -127,6 +126,7 @@ const (
 	proof                       // a failure may prove that its pod is over
 	dueAgain                    // a group that came due does so again under a longer horizon
 	successRules                // and success and afterReady
+	runDurations                // of runs that begin to run
 )
 
 // has says whether a feature is in force.
