@@ -1,16 +1,16 @@
 package main
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
+
+	"github.com/refloat/refloat/cmd/internal/text"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -75,8 +75,6 @@ func (f *explainQueueFlags) bindAll(cmd *cobra.Command) {
 
 func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	switch {
-	case f.output != outputTable && f.output != outputJSON:
-		return badOutput(f.output)
 	case f.Limit < 0:
 		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.Limit)}
 	}
@@ -87,96 +85,19 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	if f.Since, err = moment("--since", f.since); err != nil {
 		return err
 	}
-	s, err := f.answers(nil).QueueStory(cmd.Context(), f.QueueQuestion)
-	if missing, ok := errors.AsType[*query.NotFound](err); ok {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s; `refloatctl get jobs %s` lists its jobs\n", missing, f.deployment)
-		return errFinding
-	}
-	if err != nil {
-		return f.asked(cmd, err)
-	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	if f.output == outputJSON {
-		err = jsonLines(out).Encode(s)
-	} else {
-		err = printQueue(out, s)
-	}
-	err = errors.Join(err, out.Flush())
-	if err == nil && s.Decisions == 0 {
+	decisions := 0
+	err = answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]*query.QueueStory, error) {
+		s, err := from.QueueStory(ctx, f.QueueQuestion)
+		if missing, ok := errors.AsType[*query.NotFound](err); ok {
+			missing.Text = fmt.Sprintf("%s; `refloatctl get jobs %s` lists its jobs", missing, f.deployment)
+		}
+		if err == nil {
+			decisions = s.Decisions
+		}
+		return one(s, err)
+	}, text.Queue)
+	if err == nil && decisions == 0 {
 		newestHint(cmd, f.answers(nil), &query.List{Criteria: jobdb.Criteria{Queue: f.Queue, JobSet: f.JobSet, Since: f.Since}})
 	}
 	return err
-}
-
-func printQueue(w io.Writer, s *query.QueueStory) error {
-	name := s.Name()
-	if s.Since != "" {
-		name += " since " + toMillis(s.Since)
-	}
-	effects := s.Effects()
-	fmt.Fprintf(w, "%s%s: %s: %s\n", bold(w, strings.ToUpper(name[:1])), name[1:], plural.Of(s.Decisions, "decision"), effects.Words())
-	for _, c := range []struct {
-		heading string
-		counts  []query.Tally
-	}{{"CODE", s.Codes}, {"RULE", s.Rules}, {"CAUSE" + strings.ToUpper(s.NewestCauses()), s.Causes}} {
-		if len(c.counts) == 0 {
-			continue
-		}
-		fmt.Fprintln(w)
-		t := newTable(w, "COUNT", c.heading)
-		for _, n := range c.counts {
-			t.row(fmt.Sprint(n.Count), n.Key)
-		}
-		if err := t.flush(); err != nil {
-			return err
-		}
-	}
-	for _, l := range []struct {
-		what string
-		*query.Fates
-		time func(*query.Fate) string
-		head string
-	}{
-		{"Failed for good", &s.Failed, func(f *query.Fate) string { return toMillis(f.Ended) }, "ENDED"},
-		{"Pending retries", &s.Pending, func(f *query.Fate) string { return toMillis(f.RetryAfter) }, "RETRY AFTER"},
-	} {
-		fmt.Fprintf(w, "\n%s: %s\n", bold(w, l.what), plural.Of(l.Count, "job"))
-		if l.Count == 0 {
-			continue
-		}
-		t := newTable(w, "  JOB", "RUNS", l.head, "CODE", "RULE", "WHY")
-		for i := range l.Jobs {
-			j := &l.Jobs[i]
-			t.row("  "+j.JobID, fmt.Sprint(j.Runs), l.time(j), j.Code, j.Rule, j.Reason)
-		}
-		if err := t.flush(); err != nil {
-			return err
-		}
-		if more := l.Count - len(l.Jobs); more > 0 {
-			fmt.Fprintf(w, "  and %d more: --limit 0 lists all\n", more)
-		}
-	}
-	printInForce(w, s.Policies)
-	return nil
-}
-
-func printInForce(w io.Writer, p *query.InForce) {
-	if p == nil {
-		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see what is in force\n", bold(w, "Policies"))
-		return
-	}
-	applying, mode := strings.Join(p.Applying, ", then "), ""
-	if applying == "" {
-		applying = "none, so that failed runs are decided as Armada does"
-	}
-	if p.Shadow {
-		mode = "; the queue is in shadow"
-	}
-	fmt.Fprintf(w, "\n%s in force, generation %d, for jobs that name none: %s; globalMaxRetries %d%s\n", bold(w, "Policies"), p.Generation, oneLine(applying), p.Limit, mode)
-	for i := range p.Changes {
-		fmt.Fprintf(w, "  %s\n", changeText(&p.Changes[i]))
-	}
-	for _, o := range p.Overrides {
-		fmt.Fprintf(w, "  %s\n", o)
-	}
 }

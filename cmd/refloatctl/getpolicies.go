@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
@@ -22,8 +23,6 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/suggest"
 )
-
-const outputYAML = "yaml"
 
 type getPoliciesFlags struct {
 	client
@@ -55,9 +54,6 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
   refloatctl get resources -o yaml > before.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
-				return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
-			}
 			if f.at != "" && f.generation != 0 {
 				return usageError{errors.New("--at and --generation both say which one: give only one")}
 			}
@@ -77,8 +73,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
 	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)")
-	complete(cmd, "output", outputTable, outputYAML, outputJSON)
+	addForms(cmd, &f.output, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	if kind != "" {
 		completeResource(cmd, &f.client, kind)
 	}
@@ -102,7 +97,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		resources, overrides = list.Resources, list.Brakes
 	}
 	switch f.output {
-	case outputYAML:
+	case show.FormYAML:
 		set, err := setOf(resources)
 		if err != nil {
 			return err
@@ -113,7 +108,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		}
 		_, err = w.Write(text)
 		return err
-	case outputJSON:
+	case show.FormJSON:
 		return resourcesAsJSON(w, resources)
 	}
 	set, err := setOf(resources)
@@ -150,7 +145,7 @@ type resourceLine struct {
 }
 
 func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for _, r := range resources {
 		doc, err := json.Marshal(r.Document.AsMap())
 		if err != nil {
@@ -165,22 +160,22 @@ func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
 
 func resourceTable(w io.Writer, kind string, set *policyfile.Set, resources []*pb.Resource) error {
 	if kind == policyfile.KindPolicy {
-		t := newTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
+		t := show.NewTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
 		rules := map[string]policy.Outline{}
 		for _, o := range set.Outlines() {
 			rules[o.Name] = o
 		}
 		for _, r := range resources {
 			o := rules[r.Name]
-			t.row(r.Name, fmt.Sprint(len(o.Rules)), o.Default.Action, fmt.Sprint(r.Generation), strings.Join(r.UsedBy, ", "))
+			t.Row(r.Name, fmt.Sprint(len(o.Rules)), o.Default.Action, fmt.Sprint(r.Generation), strings.Join(r.UsedBy, ", "))
 		}
-		return t.flush()
+		return t.Flush()
 	}
-	t := newTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
+	t := show.NewTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
 	for _, r := range resources {
-		t.row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
+		t.Row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // says formats a document on one line, without the fields shown in other columns.
@@ -257,15 +252,15 @@ func sourceLines(w io.Writer, s *pb.Source) {
 	case s.Error == "":
 		fmt.Fprintf(w, "Armada at %s was read at %s.\n", s.Address, rfc3339(s.LastGood))
 	case s.LastGood == nil:
-		fmt.Fprintf(w, "Armada at %s has been unreadable since %s, when this process started; the policies read before stay in force: %s\n", s.Address, rfc3339(s.FailingSince), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s, when this process started; the policies read before stay in force: %s\n", s.Address, rfc3339(s.FailingSince), query.OneLine(s.Error))
 	default:
-		fmt.Fprintf(w, "Armada at %s has been unreadable since %s; the policies read at %s stay in force: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s; the policies read at %s stay in force: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), query.OneLine(s.Error))
 	}
 	if s.MissingDefault != "" {
-		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as the default: queues without a policy of their own are not retried.\n", oneLine(s.MissingDefault))
+		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as the default: queues without a policy of their own are not retried.\n", query.OneLine(s.MissingDefault))
 	}
 	for _, what := range s.NotUnderstood {
-		fmt.Fprintf(w, "Cannot be used here: %s\n", oneLine(what))
+		fmt.Fprintf(w, "Cannot be used here: %s\n", query.OneLine(what))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/plural"
 )
@@ -26,15 +27,15 @@ does not have yet.`,
 			if log == "" {
 				return usageError{fmt.Errorf("--log DIR is required: where to write the log")}
 			}
-			bar := newProgress()
-			defer bar.done()
+			bar := show.NewProgress()
+			defer bar.Done()
 			n, total, err := app.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
-				bar.say("importing %s: %d of %d messages", args[0], done, total)
+				bar.Say("importing %s: %d of %d messages", args[0], done, total)
 			})
 			if err != nil {
 				return err
 			}
-			bar.done()
+			bar.Done()
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d of them new in %s\n", args[0], plural.Of(total, "message"), n, log)
 			return nil
 		},

@@ -75,12 +75,12 @@ func offered(find func(ctx context.Context, cmd *cobra.Command, begun string, of
 			}
 			seen[value] = true
 			if description != "" {
-				value = cobra.CompletionWithDesc(value, oneLine(description))
+				value = cobra.CompletionWithDesc(value, query.OneLine(description))
 			}
 			found = append(found, value)
 		})
 		if err != nil {
-			cobra.CompErrorln(oneLine(err.Error()))
+			cobra.CompErrorln(query.OneLine(err.Error()))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}

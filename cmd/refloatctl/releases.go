@@ -1,18 +1,30 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
-// supersededText explains a record that had no effect.
-const supersededText = "superseded: it came too late, so it had no effect"
+var releaseRows = show.Rows[*query.Release]{
+	Columns: []show.Column[*query.Release]{
+		{Heading: "PARTITION", Cell: func(r *query.Release) string { return fmt.Sprint(r.Partition) }},
+		{Heading: "AFTER", Cell: func(r *query.Release) string { return r.From }},
+		{Heading: "UP TO", Cell: func(r *query.Release) string { return r.To }},
+		{Heading: "MESSAGES", Cell: func(r *query.Release) string { return fmt.Sprint(r.Messages) }},
+		{Heading: "MADE", Cell: func(r *query.Release) string { return r.Made }},
+		{Heading: "WHY", Cell: func(r *query.Release) string {
+			if r.ByCutover() {
+				return "cut-over"
+			}
+			return "no decision came in time"
+		}},
+	},
+}
 
 func newGetReleases() *cobra.Command {
 	var f getFlags
@@ -39,26 +51,15 @@ applied everything before it.`,
 }
 
 func getReleases(cmd *cobra.Command, f getFlags) error {
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	enc, t := jsonLines(out), (*table)(nil)
-	if f.output == outputTable {
-		t = newTable(out, "PARTITION", "AFTER", "UP TO", "MESSAGES", "MADE", "WHY")
-	}
+	var all []*query.Release
 	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		return q.Releases(jobdb.RecordFilter{Last: f.limit}, func(r *jobdb.Release) error {
-			if t == nil {
-				return enc.Encode(query.ReleaseOf(r))
-			}
-			why := "no decision came in time"
-			if query.ByCutover(r) {
-				why = "cut-over"
-			}
-			t.row(fmt.Sprint(r.Partition), r.From.String(), r.To.String(), fmt.Sprint(r.Messages), timeText(r.When), why)
+			all = append(all, query.ReleaseOf(r))
 			return nil
 		})
 	})
-	if err == nil && t != nil {
-		err = t.flush()
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, out.Flush())
+	return list(cmd, f.output, &releaseRows, all)
 }

@@ -231,7 +231,7 @@ func ReleaseOf(r *jobdb.Release) *Release {
 }
 
 // ByCutover reports whether a release is the start of a cut-over: it released no messages.
-func ByCutover(r *jobdb.Release) bool { return r.Messages == 0 }
+func (r *Release) ByCutover() bool { return r.Messages == 0 }
 
 // releaseIn finds the release that contains a message of our log; nil: none.
 func releaseIn(releases []*jobdb.Release, at eventlog.Position) (found *jobdb.Release) {

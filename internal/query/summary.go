@@ -78,7 +78,7 @@ func (s *Source) Summary(ctx context.Context) (*Summary, error) {
 		}
 		last := int64(0)
 		return q.Releases(jobdb.RecordFilter{}, func(r *jobdb.Release) error {
-			if ByCutover(r) {
+			if ReleaseOf(r).ByCutover() {
 				return nil
 			}
 			if n := len(out.Releases); n == 0 || out.Releases[n-1].Partition != r.Partition {
