@@ -1,16 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-
-	"github.com/refloat/refloat/cmd/internal/text"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -109,4 +110,43 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	}
 	text.Explanation(w, e)
 	return nil
+}
+
+// tellStory shows all runs of a job as one story.
+func tellStory(cmd *cobra.Command, f *explainFlags) error {
+	next := false
+	return answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]*query.Story, error) {
+		return from.Stories(ctx, f.job)
+	}, func(w io.Writer, s *query.Story) error {
+		if next {
+			fmt.Fprintln(w)
+		}
+		next = true
+		err := text.Story(w, s)
+		text.ByGroup(w, s.ByGroup)
+		return err
+	})
+}
+
+// whyNot shows the smallest changes that would have given another outcome.
+func whyNot(cmd *cobra.Command, e *query.Explanation, f explainFlags) error {
+	d := &e.Decision
+	found, err := f.answers(nil).WhyNot(cmd.Context(), d.JobID, int(d.RunIndex), f.whyNot)
+	if none, ok := errors.AsType[*query.NoAnswer](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), none)
+		return errFinding
+	}
+	if err != nil {
+		return fmt.Errorf("--why-not: %w", err)
+	}
+	err = printed(cmd, func(w io.Writer) error {
+		if f.output == show.FormJSON {
+			return show.JSONLines(w).Encode(found)
+		}
+		return text.WhyNot(w, e, found)
+	})
+	if err == nil && len(found.Changes) == 0 {
+		return errFinding
+	}
+	return err
 }

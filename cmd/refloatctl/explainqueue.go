@@ -27,50 +27,47 @@ are left out, which are in the policies log. Jobs that the job database has prun
 (--retain) are not counted. --since limits all but the pending retries.`
 
 func newExplainQueue() *cobra.Command {
-	var f explainQueueFlags
-	cmd := &cobra.Command{
-		Use:     "queue QUEUE (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
-		Short:   "Explain what happened to the failed runs of a queue",
-		Long:    "Explain what happened to the failed runs of a queue" + explainQueueLong,
-		Example: "  refloatctl explain queue genomics --data .refloat-run\n  refloatctl explain queue genomics --data .refloat-run --since 24h",
-		Args:    argument("QUEUE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.Queue = args[0]
-			return f.run(cmd)
-		},
-	}
-	f.bindAll(cmd)
-	completeArg(cmd, &f.deployment, queues)
-	return cmd
+	return explainFailures("queue", "QUEUE", "a queue", "  refloatctl explain queue genomics --data .refloat-run\n  refloatctl explain queue genomics --data .refloat-run --since 24h",
+		queues, func(q *query.QueueQuestion, arg string) error {
+			q.Queue = arg
+			return nil
+		})
 }
 
 func newExplainJobSet() *cobra.Command {
+	return explainFailures("job-set", "QUEUE/SET", "a job set", "  refloatctl explain job-set genomics/align-7 --data .refloat-run",
+		jobSets, func(q *query.QueueQuestion, arg string) (err error) {
+			var ok bool
+			if q.Queue, q.JobSet, ok = strings.Cut(arg, "/"); !ok || q.Queue == "" || q.JobSet == "" {
+				err = usageError{fmt.Errorf("job set %q: want QUEUE/SET, such as genomics/align-7", arg)}
+			}
+			return err
+		})
+}
+
+// explainFailures returns a command that explains what happened to the failed runs of what its argument names.
+func explainFailures(name, arg, of, example string, names lookup, read func(*query.QueueQuestion, string) error) *cobra.Command {
 	var f explainQueueFlags
 	cmd := &cobra.Command{
-		Use:     "job-set QUEUE/SET (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
-		Short:   "Explain what happened to the failed runs of a job set",
-		Long:    "Explain what happened to the failed runs of a job set" + explainQueueLong,
-		Example: "  refloatctl explain job-set genomics/align-7 --data .refloat-run",
-		Args:    argument("QUEUE/SET"),
+		Use:     name + " " + arg + " (--data DIR | --pulsar URL --job-db URL | --job-db URL | --server HOST:PORT)",
+		Short:   "Explain what happened to the failed runs of " + of,
+		Long:    "Explain what happened to the failed runs of " + of + explainQueueLong,
+		Example: example,
+		Args:    argument(arg),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ok bool
-			if f.Queue, f.JobSet, ok = strings.Cut(args[0], "/"); !ok || f.Queue == "" || f.JobSet == "" {
-				return usageError{fmt.Errorf("job set %q: want QUEUE/SET, such as genomics/align-7", args[0])}
+			if err := read(&f.QueueQuestion, args[0]); err != nil {
+				return err
 			}
 			return f.run(cmd)
 		},
 	}
-	f.bindAll(cmd)
-	completeArg(cmd, &f.deployment, jobSets)
-	return cmd
-}
-
-func (f *explainQueueFlags) bindAll(cmd *cobra.Command) {
 	f.bind(cmd)
 	f.bindServer(cmd)
 	cmd.Flags().StringVar(&f.since, "since", "", "only failures, and ends of jobs, at or after this time (RFC 3339), or less than this duration ago, such as 1h")
 	cmd.Flags().IntVar(&f.Limit, "limit", 10, "maximum number of jobs in each list; 0: all")
 	addOutput(cmd, &f.output)
+	completeArg(cmd, &f.deployment, names)
+	return cmd
 }
 
 func (f *explainQueueFlags) run(cmd *cobra.Command) error {

@@ -7,20 +7,21 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/refloat/refloat/cmd/internal/show"
-	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policylog"
-	"github.com/refloat/refloat/internal/query"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -288,4 +289,25 @@ func resourceArgs(args []string) (policyfile.ID, error) {
 		return policyfile.ID{}, fmt.Errorf("%s needs a name", args[0])
 	}
 	return policyfile.ID{Kind: kind, Name: args[1]}, nil
+}
+
+// generationAt returns the generation that was the newest at a time, or the one of that number.
+func generationAt(ctx context.Context, c pb.PoliciesClient, at string) (uint64, error) {
+	if n, err := strconv.ParseUint(at, 10, 64); err == nil && n > 0 {
+		return n, nil
+	}
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("--at %q: want a time such as 2026-12-01T06:00:00Z, or a generation such as 7", at)}
+	}
+	h, err := c.History(ctx, &pb.HistoryRequest{Limit: math.MaxInt32})
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range h.Generations { // newest first
+		if !g.Time.AsTime().After(t) {
+			return g.Generation, nil
+		}
+	}
+	return 0, fmt.Errorf("the policies log begins after %s: `refloatctl history` lists its generations", at)
 }

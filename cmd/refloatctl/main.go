@@ -144,3 +144,8 @@ func subcommands(cmd *cobra.Command) []string {
 	}
 	return names
 }
+
+// newPolicyTools returns the commands for authors of policies.
+func newPolicyTools() []*cobra.Command {
+	return []*cobra.Command{newEval(), newTest(), newInit(), newDiff(), newShadow(), newSchema(), newExplainField()}
+}

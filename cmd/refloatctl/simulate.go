@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refloat/refloat/cmd/internal/text"
-
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/simulate"
+	simulatereport "github.com/refloat/refloat/internal/simulate/report"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -273,4 +274,13 @@ func writeSimulations(w io.Writer, results [][]*simulate.Result, assumed []strin
 		}
 	}
 	return err
+}
+
+// writePage writes the results as an HTML page. A page that cannot be made leaves the file as it was.
+func writePage(path string, results [][]*simulate.Result, assumed []string) error {
+	var page bytes.Buffer
+	if err := simulatereport.Write(&page, results, assumed); err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return os.WriteFile(path, page.Bytes(), 0o644)
 }

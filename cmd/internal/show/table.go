@@ -4,11 +4,14 @@ package show
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
 
@@ -73,4 +76,69 @@ func Bold(w io.Writer, s string) string {
 		return s
 	}
 	return terminal.Bold + s + terminal.Plain
+}
+
+// JSONLines returns an encoder that writes one object a line.
+func JSONLines(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+// Millis shortens a time to milliseconds, for people; JSON has it in full.
+func Millis(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return at.Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// Rounded is a duration for people: to a second from a minute on, to a millisecond below.
+func Rounded(text string) string {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return query.OneLine(text)
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// Progress is a line that is rewritten in place on a terminal; into a pipe it prints nothing.
+type Progress struct {
+	mu   sync.Mutex
+	on   bool
+	last time.Time
+	wide int
+}
+
+// NewProgress returns one on stderr.
+func NewProgress() *Progress { return &Progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
+
+// SayShared is Say for several goroutines.
+func (p *Progress) SayShared(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Say(format, args...)
+}
+
+// Say shows a line, at most ten times a second.
+func (p *Progress) Say(format string, args ...any) {
+	if !p.on || time.Since(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last = time.Now()
+	line := fmt.Sprintf(format, args...)
+	fmt.Fprintf(os.Stderr, "\r%s%s", line, strings.Repeat(" ", max(0, p.wide-len(line))))
+	p.wide = len(line)
+}
+
+// Done removes the line.
+func (p *Progress) Done() {
+	if p.on && p.wide > 0 {
+		fmt.Fprintf(os.Stderr, "\r%s\r", strings.Repeat(" ", p.wide))
+		p.wide = 0
+	}
 }
