@@ -18,7 +18,8 @@ const rowGroup = 50_000
 
 // Parquet writes rows as Parquet.
 func Parquet[R any](w io.Writer) (write func(*R) error, end func() error) {
-	p := parquet.NewGenericWriter[R](w, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("refloat", "", ""))
+	schema := parquet.NewSchema("exported"+reflect.TypeFor[R]().Name(), parquet.SchemaOf(new(R))) // its name is in the file
+	p := parquet.NewGenericWriter[R](w, schema, parquet.Compression(&parquet.Zstd), parquet.CreatedBy("refloat", "", ""))
 	pending := 0
 	return func(row *R) error {
 		if _, err := p.Write([]R{*row}); err != nil {
