@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 )
 
@@ -238,7 +239,7 @@ func TestHistoryGaps(t *testing.T) {
 	}
 	for all, want := range map[bool]string{true: "6 5 4 3 2 1", false: "6 5 2 1"} {
 		var out strings.Builder
-		if err := showHistory(&out, outputTable, generations, all); err != nil {
+		if err := showHistory(&out, show.FormTable, generations, all); err != nil {
 			t.Fatal(err)
 		}
 		var got []string

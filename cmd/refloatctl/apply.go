@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/suggest"
@@ -52,8 +53,6 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		return usageError{errors.New("-f PATH is required: a policy file or a directory of policy files")}
 	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != "server":
 		return usageError{suggest.Unknown("--dry-run", f.dryRun, "none", "client", "server")}
-	case f.output != outputTable && f.output != outputJSON:
-		return badOutput(f.output)
 	}
 	set, err := readPolicies(cmd, f.files...)
 	if err != nil {
@@ -72,20 +71,28 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-		change, err := c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: f.dryRun == "server", AllowEmpty: f.allowEmpty})
+	dry := f.dryRun == "server"
+	return f.changed(cmd, f.output, set.Resources(), dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+		return c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: dry, AllowEmpty: f.allowEmpty})
+	})
+}
+
+// changed asks a server for a change, and shows it.
+func (c *client) changed(cmd *cobra.Command, form string, asked []policyfile.ID, dry bool, ask func(context.Context, pb.PoliciesClient) (*pb.Change, error)) error {
+	return c.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
+		change, err := ask(ctx, p)
 		if err != nil {
 			return err
 		}
-		return showChange(cmd.OutOrStdout(), f.output, change, set.Resources(), f.dryRun == "server")
+		return showChange(cmd.OutOrStdout(), form, change, asked, dry)
 	})
 }
 
 // showChange prints the outcome for each resource; a requested resource that is not among the changes was
 // unchanged.
 func showChange(w io.Writer, output string, c *pb.Change, asked []policyfile.ID, dry bool) error {
-	if output == outputJSON {
-		return jsonLines(w).Encode(changedJSON(c, dry))
+	if output == show.FormJSON {
+		return show.JSONLines(w).Encode(changedJSON(c, dry))
 	}
 	changed := map[policyfile.ID]bool{}
 	for _, r := range c.Changes {

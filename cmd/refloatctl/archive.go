@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 func newArchive() *cobra.Command {
@@ -51,9 +52,6 @@ to archive verify.`,
   refloatctl archive create /backup/refloat --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080`,
 		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if err := from.checkLogs(); err != nil {
 				return err
 			}
@@ -73,18 +71,11 @@ to archive verify.`,
 	return cmd
 }
 
-func checkOutput(output string) error {
-	if output != outputTable && output != outputJSON {
-		return badOutput(output)
-	}
-	return nil
-}
-
 func createArchive(cmd *cobra.Command, from deployment, dir string, o archive.Options, output string) error {
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	o.Now = time.Now()
-	o.Progress = func(what string, n int) { bar.say("archiving %s: %s", what, plural.Of(n, "message")) }
+	o.Progress = func(what string, n int) { bar.Say("archiving %s: %s", what, plural.Of(n, "message")) }
 	return from.archiveSource(cmd.Context(), func(src archive.Source) error {
 		for _, p := range o.Partitions {
 			if n := src.Logs.Events.Partitions(); p >= n {
@@ -92,7 +83,7 @@ func createArchive(cmd *cobra.Command, from deployment, dir string, o archive.Op
 			}
 		}
 		m, err := archive.Create(cmd.Context(), dir, src, o)
-		bar.done()
+		bar.Done()
 		if errors.Is(err, archive.ErrEventsGone) {
 			return fmt.Errorf("%w\nno later reader can derive these decisions again; --allow-missing-events archives them nevertheless", err)
 		}
@@ -104,13 +95,13 @@ func createArchive(cmd *cobra.Command, from deployment, dir string, o archive.Op
 			return err
 		}
 		if m == nil {
-			if output == outputTable {
+			if output == show.FormTable {
 				fmt.Fprintf(cmd.OutOrStdout(), "nothing new was decided; SHA-256 of %s: %s\n", dir, a.Digest())
 			}
 			return nil
 		}
-		if output == outputJSON {
-			return jsonLines(cmd.OutOrStdout()).Encode(listed(m, a.Digest()))
+		if output == show.FormJSON {
+			return show.JSONLines(cmd.OutOrStdout()).Encode(listed(m, a.Digest()))
 		}
 		if err := printRange(cmd.OutOrStdout(), m); err != nil {
 			return err
@@ -127,11 +118,7 @@ func (d *deployment) archiveSource(ctx context.Context, use func(archive.Source)
 			return use(archive.Source{Logs: logs, Names: archive.Names{Events: "data/events", Decisions: "data/decisions", Policies: "data/policies"}})
 		})
 	}
-	return withCluster(ctx, d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
-		logs, err := app.ReadPulsar(cluster, app.Pulsar{Events: d.pulsar.Events, Decisions: d.pulsar.Decisions, Policies: d.pulsar.Policies})
-		if err != nil {
-			return err
-		}
+	return d.readPulsar(ctx, func(cluster *pulsarlog.Cluster, logs audit.Logs) error {
 		name := func(topic string) string { return strings.TrimPrefix(cluster.TopicName(topic), "persistent://") }
 		return use(archive.Source{Logs: logs, Names: archive.Names{Events: name(d.pulsar.Events), Decisions: name(d.pulsar.Decisions), Policies: name(d.pulsar.Policies)}})
 	})
@@ -177,14 +164,14 @@ func bytesOf(m *archive.Manifest) (n int64) {
 }
 
 func printRange(w io.Writer, manifests ...*archive.Manifest) error {
-	t := newTable(w, "RANGE", "CREATED", "PARTITION", "ENVELOPES", "EVENTS", "DECISIONS", "EVENTS UP TO", "DECISIONS UP TO", "LINK")
+	t := show.NewTable(w, "RANGE", "CREATED", "PARTITION", "ENVELOPES", "EVENTS", "DECISIONS", "EVENTS UP TO", "DECISIONS UP TO", "LINK")
 	for _, m := range manifests {
 		for _, c := range m.Chains {
-			t.row(fmt.Sprint(m.Range), m.Created.Format(time.RFC3339), fmt.Sprint(c.Partition),
+			t.Row(fmt.Sprint(m.Range), m.Created.Format(time.RFC3339), fmt.Sprint(c.Partition),
 				fmt.Sprintf("%d-%d", c.Begin.Envelope+1, c.End.Envelope), fmt.Sprint(c.Events), fmt.Sprint(c.Decisions), c.End.Events, c.End.Decisions, c.End.Link[:16]+missingEvents(c))
 		}
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func missingEvents(c archive.ChainRange) string {
@@ -203,17 +190,14 @@ func newArchiveList() *cobra.Command {
 		Example: "  refloatctl archive list /backup/refloat",
 		Args:    argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			a, err := archive.Open(args[0])
 			if err != nil {
 				return err
 			}
-			if output == outputTable {
+			if output == show.FormTable {
 				return printRange(cmd.OutOrStdout(), a.Manifests()...)
 			}
-			enc := jsonLines(cmd.OutOrStdout())
+			enc := show.JSONLines(cmd.OutOrStdout())
 			for _, m := range a.Manifests() {
 				if err := enc.Encode(listed(m, "")); err != nil {
 					return err
@@ -247,20 +231,16 @@ verified.`,
   refloatctl archive verify /backup/refloat -o json`,
 		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			bar := newProgress()
-			defer bar.done()
-			r, err := archive.Verify(cmd.Context(), args[0], func(what string) { bar.say("verifying %s", what) })
-			bar.done()
+			r, err := asking(func(bar *show.Progress) (*archive.Report, error) {
+				return archive.Verify(cmd.Context(), args[0], func(what string) { bar.Say("verifying %s", what) })
+			})
 			if err != nil {
 				return err
 			}
 			if sum != "" && r.Digest != sum {
 				r.Problems = append(r.Problems, archive.Problem{What: fmt.Sprintf("its SHA-256 is %s, not the expected %s", r.Digest, sum)})
 			}
-			if output == outputJSON {
+			if output == show.FormJSON {
 				err = reportArchiveJSON(cmd.OutOrStdout(), r)
 			} else {
 				reportArchive(cmd.OutOrStdout(), args[0], r)
@@ -279,7 +259,7 @@ verified.`,
 
 func reportArchive(w io.Writer, dir string, r *archive.Report) {
 	for _, p := range r.Problems {
-		fmt.Fprintf(w, "problem: %s\n", oneLine(p.String()))
+		fmt.Fprintf(w, "problem: %s\n", query.OneLine(p.String()))
 	}
 	fmt.Fprintf(w, "files: %d of %s have the digest that their manifest names, %d bytes\n", r.Files, plural.Of(r.Ranges, "range"), r.Bytes)
 	if len(r.Problems) > 0 && len(r.Chains) == 0 {
@@ -289,7 +269,7 @@ func reportArchive(w io.Writer, dir string, r *archive.Report) {
 		fmt.Fprintf(w, "partition %d: envelopes 1 to %d in %s, %s, %s, running hash %s\n", c.Partition, c.End.Envelope, plural.Of(c.Ranges, "range"),
 			plural.Of(c.Events, "message"), plural.Of(c.Decisions, "decision"), c.End.Running)
 		if left := c.Events - c.Derived; c.NotDerived != "" {
-			fmt.Fprintf(w, "partition %d: not verified: deciding %s of %d again: %s\n", c.Partition, plural.Of(left, "message"), c.Events, oneLine(c.NotDerived))
+			fmt.Fprintf(w, "partition %d: not verified: deciding %s of %d again: %s\n", c.Partition, plural.Of(left, "message"), c.Events, query.OneLine(c.NotDerived))
 		}
 	}
 	for _, dir := range r.Unfinished {
@@ -336,7 +316,7 @@ type (
 )
 
 func reportArchiveJSON(w io.Writer, r *archive.Report) error {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for _, p := range r.Problems {
 		if err := enc.Encode(archiveProblem{"ArchiveProblem", p}); err != nil {
 			return err

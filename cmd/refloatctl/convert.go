@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/convert"
 	"github.com/refloat/refloat/internal/evaluator"
@@ -243,7 +244,7 @@ func nextSteps(out io.Writer, policies string, jobs []string, r *convert.Result)
 	if len(names) > 3 {
 		names = append(names[:3], "…")
 	}
-	fmt.Fprintf(out, "%s\n\n%s\n", converted(r), bold(out, "Next"))
+	fmt.Fprintf(out, "%s\n\n%s\n", converted(r), show.Bold(out, "Next"))
 	step := 0
 	say := func(format string, args ...any) {
 		step++

@@ -14,10 +14,12 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/armada/cutover"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 func newCutover() *cobra.Command {
@@ -95,20 +97,13 @@ func newCutoverStep(name, short, long string) *cobra.Command {
 		set.BoolVar(&f.rehearse, "rehearse", false, "do everything except writing, and report what would be done")
 	}
 	addOutput(cmd, &f.output)
-	settings.Bind(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := loadSettings(cmd); err != nil {
-			return err
-		}
-		return f.run(cmd, name)
-	}
+	bindSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd, name) }
 	return cmd
 }
 
 func (f *cutoverFlags) run(cmd *cobra.Command, name string) error {
 	switch {
-	case f.output != outputTable && f.output != outputJSON:
-		return badOutput(f.output)
 	case f.site.JobDB == "":
 		return usageError{errors.New("--job-db URL is required: Armada's scheduler database, postgres://user@host:5432/database")}
 	case f.site.Subscription == "":
@@ -143,11 +138,11 @@ func (f *cutoverFlags) report(cmd *cobra.Command, name string, r *cutover.Report
 		commands = f.commands(cmd, r.State)
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	show := printCutover
-	if f.output == outputJSON {
-		show = printCutoverJSON
+	report := printCutover
+	if f.output == show.FormJSON {
+		report = printCutoverJSON
 	}
-	if err := errors.Join(show(out, r, verb, commands), out.Flush()); err != nil {
+	if err := errors.Join(report(out, r, verb, commands), out.Flush()); err != nil {
 		return err
 	}
 	if r.Refused() {
@@ -194,21 +189,21 @@ func quoted(s string) string {
 }
 
 func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string) error {
-	t := newTable(w, "TOPIC", "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
+	t := show.NewTable(w, "TOPIC", "PARTITION", "ARMADA UP TO", "BACKLOG", "CONSUMERS", "EVENTS SINCE", "OURS UP TO", "CONSUMERS")
 	for _, p := range r.All() {
 		taken, since, ours := "?", "", ""
 		if !p.Cursor.Missing && p.Applied.Why == nil {
 			taken = upTo(p.Applied.At)
 		}
 		if p.First != 0 {
-			since = timeText(p.First)
+			since = query.TimeText(p.First)
 		}
 		if p.Positions != nil {
 			ours = upTo(p.Positions.Events)
 		}
-		t.row(topicWord(p), fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
+		t.Row(topicWord(p), fmt.Sprint(p.Number), taken, fmt.Sprint(p.Cursor.Backlog), strings.Join(p.Cursor.Consumers, " "), since, ours, strings.Join(p.Ingesters, " "))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s, %d of them with a pending retry\n", plural.Of(r.Database.Live, "unfinished job"), r.Database.PendingRetries)
@@ -217,9 +212,9 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 		if f.Refuses {
 			kind = "refuse"
 		}
-		fmt.Fprintf(w, "%s %s: %s\n", kind, oneLine(f.About), oneLine(f.What))
+		fmt.Fprintf(w, "%s %s: %s\n", kind, query.OneLine(f.About), query.OneLine(f.What))
 		if f.Fix != "" {
-			fmt.Fprintf(w, "       fix: %s\n", oneLine(f.Fix))
+			fmt.Fprintf(w, "       fix: %s\n", query.OneLine(f.Fix))
 		}
 	}
 	for _, s := range r.Steps {
@@ -233,7 +228,7 @@ func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string
 		fmt.Fprintln(w, "\nThen start, on any number of machines:")
 	}
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %s\n", oneLine(c))
+		fmt.Fprintf(w, "  %s\n", query.OneLine(c))
 	}
 	if len(commands) > 0 {
 		fmt.Fprintln(w, "With --policies, change these files later: `refloatctl apply` is refused. For `apply`, give --api HOST:PORT instead, and apply them when an evaluator runs.")
@@ -276,7 +271,7 @@ type cutoverCommandJSON struct {
 }
 
 func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []string) error {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	var errs []error
 	for _, p := range r.All() {
 		line := cutoverPartitionJSON{
@@ -287,7 +282,7 @@ func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []st
 			line.ArmadaUpTo = p.Applied.At.String()
 		}
 		if p.First != 0 {
-			line.EventsSince = timeText(p.First)
+			line.EventsSince = query.TimeText(p.First)
 		}
 		if p.Positions != nil {
 			line.OursUpTo = p.Positions.Events.String()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -68,7 +69,7 @@ func (d *deployment) checkServer() error {
 }
 
 // answers returns where questions are asked; bar shows what takes long, and may be nil.
-func (d *deployment) answers(bar *progress) query.Answers {
+func (d *deployment) answers(bar *show.Progress) query.Answers {
 	if d.onServer() {
 		return d.remote.questions()
 	}
@@ -159,12 +160,16 @@ func (d *deployment) readLogs(ctx context.Context, use func(audit.Logs) error) e
 		}
 		return errors.Join(err, logs.Close())
 	}
+	return d.readPulsar(ctx, func(_ *pulsarlog.Cluster, logs audit.Logs) error { return use(logs) })
+}
+
+func (d *deployment) readPulsar(ctx context.Context, use func(*pulsarlog.Cluster, audit.Logs) error) error {
 	return withCluster(ctx, d.pulsar, func(cluster *pulsarlog.Cluster, _ pulsarlog.Config) error {
 		logs, err := app.ReadPulsar(cluster, app.Pulsar{Events: d.pulsar.Events, Decisions: d.pulsar.Decisions, Policies: d.pulsar.Policies})
 		if err != nil {
 			return err
 		}
-		return use(logs)
+		return use(cluster, logs)
 	})
 }
 
@@ -183,46 +188,29 @@ func (d *deployment) readPolicies(ctx context.Context, use func(eventlog.Topic) 
 }
 
 // source returns what questions are answered from; bar shows what takes long, and may be nil.
-func (d *deployment) source(bar *progress) *query.Source {
+func (d *deployment) source(bar *show.Progress) *query.Source {
 	s := &query.Source{Jobs: d.viewJobs}
 	if bar != nil {
-		s.Progress = func(text string) { bar.say("%s", text) }
+		s.Progress = func(text string) { bar.Say("%s", text) }
 	}
 	if d.data == "" && !d.onPulsar() {
 		return s
 	}
 	s.Logs = d.readLogs
 	s.Policies = func(ctx context.Context, use func(*policylog.Store) error) error {
-		return d.readPolicies(ctx, func(topic eventlog.Topic) error {
-			store, err := policylog.OpenStore(topic, nil, time.Now)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			return use(store)
-		})
+		return d.readPolicies(ctx, func(topic eventlog.Topic) error { return withStore(topic, use) })
 	}
 	return s
 }
 
-// asked turns the error of a question into that of a command: what was not found is a finding, which it prints.
-func (d *deployment) asked(cmd *cobra.Command, err error) error {
-	if bad, ok := errors.AsType[*query.Invalid](err); ok {
-		return usageError{bad}
-	}
-	missing, ok := errors.AsType[*query.NotFound](err)
-	if !ok {
+// withStore opens the store of a policies log during a call.
+func withStore(topic eventlog.Topic, use func(*policylog.Store) error) error {
+	store, err := policylog.OpenStore(topic, nil, time.Now)
+	if err != nil {
 		return err
 	}
-	if missing.Text != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), missing.Text)
-		return errFinding
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in the job database; `refloatctl get jobs %s` lists its jobs\n%s", missing.What, d, query.PrunedText(missing.Pruned))
-	if len(missing.Pruned) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "  `refloatctl explain` derives a pruned job from the logs, as far back as they reach: give --pulsar URL or --data DIR")
-	}
-	return errFinding
+	defer store.Close()
+	return use(store)
 }
 
 const jobDBHelp = "job database: sqlite:///path or postgres://user@host:5432/database, best with the password in PGPASSWORD or ~/.pgpass (default: in the data directory)"
@@ -281,7 +269,7 @@ func (d *deployment) viewJobs(ctx context.Context, read func(jobdb.Queries) erro
 			return damageAdvice(err)
 		}
 		if warning != "" {
-			fmt.Fprintln(d.warnings, "warning: "+oneLine(warning))
+			fmt.Fprintln(d.warnings, "warning: "+query.OneLine(warning))
 		}
 		d.warnings = nil
 	}

@@ -10,8 +10,11 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
@@ -47,8 +50,6 @@ Exit code 1 if there is any difference, like diff.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case f.output != outputTable && f.output != outputJSON:
-				return badOutput(f.output)
 			case app.CheckSemantics(f.semantics) != nil:
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 			case f.jobs < 0:
@@ -105,13 +106,13 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 		return err
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	enc := jsonLines(out)
+	enc := show.JSONLines(out)
 	for _, c := range changes {
-		if f.output == outputJSON {
+		if f.output == show.FormJSON {
 			line := changeJSON(c)
 			err = errors.Join(err, enc.Encode(difference{Change: &line}))
 		} else {
-			fmt.Fprintln(out, oneLine(c.String()))
+			fmt.Fprintln(out, query.OneLine(c.String()))
 		}
 	}
 	summary := summaryJSON{Changes: len(changes)}
@@ -120,7 +121,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 	}
 	switch {
 	case err != nil:
-	case f.output == outputJSON:
+	case f.output == show.FormJSON:
 		err = enc.Encode(difference{Summary: &summary})
 	case len(changes) == 0:
 		fmt.Fprintln(out, "the policies are equal")
@@ -141,27 +142,27 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 		return err
 	}
 	defer func() { _ = closeLog() }()
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	var messages atomic.Uint64
 	o := whatif.Options{
 		Candidates: []whatif.Candidate{after}, Against: &before, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion), Limit: f.jobs,
 		Parallel: runtime.GOMAXPROCS(0),
-		Progress: func(int, uint64) { bar.sayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) },
+		Progress: func(int, uint64) { bar.SayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) },
 	}
-	if f.output == outputJSON {
+	if f.output == show.FormJSON {
 		o.Limit = math.MaxInt
 	}
 	results, err := whatif.Run(cmd.Context(), audit.Logs{Events: log}, o)
 	if err != nil {
 		return err
 	}
-	bar.done()
+	bar.Done()
 	r := results[0]
 	summary.Failures, summary.Effects = &r.Compared, &r.Changed
 	summary.UnitsCompared, summary.UnitsChanged, summary.differences = r.Units, r.UnitsChanged, r.Differences()
-	if f.output == outputJSON {
-		enc := jsonLines(out)
+	if f.output == show.FormJSON {
+		enc := show.JSONLines(out)
 		for i := range r.Jobs {
 			if err := enc.Encode(difference{Effect: &r.Jobs[i]}); err != nil {
 				return err
@@ -172,7 +173,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 	more := r.Differences() - uint64(len(r.Jobs))
 	r.Next = 0 // there are no pages here
 	fmt.Fprintln(out)
-	if err := printWhatif(out, &query.WhatIfResult{Result: r}); err != nil {
+	if err := text.WhatIf(out, &query.WhatIfResult{Result: r}); err != nil {
 		return err
 	}
 	if more > 0 {

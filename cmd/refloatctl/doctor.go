@@ -14,11 +14,13 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/doctor"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 func newDoctor() *cobra.Command {
@@ -47,30 +49,24 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 	settings.Secret(cmd, "job-db")
 	cmd.Flags().StringVar(&archived, "archive", "", "directory of the archive, if decisions are not retained for ever (default: none)")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "show only warnings and errors")
-	settings.Bind(cmd)
+	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := loadSettings(cmd); err != nil {
-			return err
-		}
-		if output != outputTable && output != outputJSON {
-			return badOutput(output)
-		}
 		if jobDB != "" && !strings.HasPrefix(jobDB, "postgres") {
 			return usageError{errors.New("--job-db: doctor checks only PostgreSQL: give postgres://user@host:5432/database")}
 		}
 		if archived != "" && !flags.Given() {
 			return usageError{errors.New("--archive is compared with the topics: give --pulsar URL too")}
 		}
-		bar := newProgress()
-		defer bar.done()
+		bar := show.NewProgress()
+		defer bar.Done()
 		if jobDB != "" && !flags.Given() {
 			return reportFindings(cmd.OutOrStdout(), doctor.CheckDatabase(doctor.GatherDatabase(cmd.Context(), jobDB, time.Now()), nil), nil, output, quiet)
 		}
 		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
-			d.Progress = func(what string) { bar.say("asking for %s", what) }
+			d.Progress = func(what string) { bar.Say("asking for %s", what) }
 			facts, err := doctor.Gather(cmd.Context(), d)
-			bar.done()
+			bar.Done()
 			if err == nil && archived != "" {
 				facts.Archive, err = archivedIn(archived, time.Now())
 			}
@@ -108,15 +104,6 @@ func archivedIn(dir string, now time.Time) (*doctor.Archived, error) {
 		}
 	}
 	return out, nil
-}
-
-// loadSettings reads environment and file; its errors are usage errors.
-func loadSettings(cmd *cobra.Command) error {
-	err := settings.Load(cmd)
-	if err == nil || errors.Is(err, settings.ErrPrinted) {
-		return err
-	}
-	return usageError{err}
 }
 
 // withCluster connects to the cluster during a call.
@@ -178,7 +165,7 @@ func endsOf(cluster *pulsarlog.Cluster, name string) map[int]eventlog.Position {
 func reportFindings(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, output string, quiet bool) error {
 	out := bufio.NewWriter(w)
 	var err error
-	if output == outputJSON {
+	if output == show.FormJSON {
 		err = reportJSON(out, findings, holders, quiet)
 	} else {
 		err = reportTable(out, findings, holders, quiet)
@@ -199,21 +186,21 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 		if quiet && f.Severity == doctor.OK {
 			continue
 		}
-		fmt.Fprintf(w, "%-5s %s  %s: %s\n", f.Severity, f.Code, oneLine(f.About), oneLine(f.What))
+		fmt.Fprintf(w, "%-5s %s  %s: %s\n", f.Severity, f.Code, query.OneLine(f.About), query.OneLine(f.What))
 		if f.Why != "" {
-			fmt.Fprintf(w, "      why: %s\n", oneLine(f.Why))
+			fmt.Fprintf(w, "      why: %s\n", query.OneLine(f.Why))
 		}
 		if f.Fix != "" {
-			fmt.Fprintf(w, "      fix: %s\n", oneLine(f.Fix))
+			fmt.Fprintf(w, "      fix: %s\n", query.OneLine(f.Fix))
 		}
 	}
 	if len(holders) > 0 && !quiet {
 		fmt.Fprintln(w)
-		t := newTable(w, "PARTITION", "EVALUATOR", "BEHIND", "OWNER", "SINCE", "INGESTER", "BEHIND")
+		t := show.NewTable(w, "PARTITION", "EVALUATOR", "BEHIND", "OWNER", "SINCE", "INGESTER", "BEHIND")
 		for _, h := range holders {
-			t.row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), owner(h), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
+			t.Row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), owner(h), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
@@ -276,7 +263,7 @@ func newPartyJSON(p doctor.Party) *partyJSON {
 }
 
 func reportJSON(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, quiet bool) error {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for _, f := range findings {
 		if quiet && f.Severity == doctor.OK {
 			continue

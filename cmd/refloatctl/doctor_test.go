@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/eventlog/topiccopy"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -238,7 +239,7 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 	run("record", "--topic", "events", "--out", part+"2", "--partition", "1", "--to", "999999:0:0").exits(t, exitEnvironment).says(t, "--to 999999:0:0 is after the end")
 }
 
-func publishText(e recording.Entry) string { return timeText(e.Message.Publish) }
+func publishText(e recording.Entry) string { return query.TimeText(e.Message.Publish) }
 
 // compareEntries compares a recording with entries, partition by partition.
 func compareEntries(t *testing.T, want []recording.Entry, file string) {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
 	"github.com/spf13/cobra"
@@ -100,8 +103,6 @@ func (f *evalFlags) check() error {
 	switch {
 	case len(f.policies) == 0:
 		return usageError{errors.New("-p PATH is required: a policy file or a directory of policy files")}
-	case f.output != outputTable && f.output != outputJSON:
-		return badOutput(f.output)
 	case f.failures < 1 || f.failures > maxFailures:
 		return usageError{fmt.Errorf("--failures %d: use 1 to %d", f.failures, maxFailures)}
 	case f.unit.policy == "" && f.verify != "" && f.verify != "Retry" && f.verify != "Fail":
@@ -187,8 +188,8 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 		}
 		at = out.Decision.RetryAfter
 	}
-	if f.output == outputJSON {
-		err = jsonLines(cmd.OutOrStdout()).Encode(outcomeJSON(&out))
+	if f.output == show.FormJSON {
+		err = show.JSONLines(cmd.OutOrStdout()).Encode(outcomeJSON(&out))
 	} else {
 		printOutcome(cmd.OutOrStdout(), failure, &out)
 	}
@@ -252,55 +253,29 @@ func parsePolicies(cmd *cobra.Command, files []policyfile.File) (*policyfile.Set
 
 func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	d, x := out.Decision, out.Why
-	queue := "queue " + oneLine(d.Queue)
+	queue := "queue " + query.OneLine(d.Queue)
 	if d.Queue == allPolicies {
 		queue = "no queue: all policies of the files apply, in order"
 	}
-	fmt.Fprintf(w, "%s %d of a job (%s)%s\n", bold(w, "Failure of run"), d.RunIndex, queue, onNode(f.Node))
+	fmt.Fprintf(w, "%s %d of a job (%s)%s\n", show.Bold(w, "Failure of run"), d.RunIndex, queue, text.OnNode(f.Node))
 	e := &query.Explanation{Decision: audit.DecisionOf(0, d), Failure: query.FactsOf(&x.Facts), DelayFrom: query.Arithmetic(x.Delay)}
-	printFailure(w, e)
-	kind := "JobFailed"
-	if d.Requeue {
-		kind = "JobRequeued"
-	}
-	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", bold(w, "Decision"), kind, d.Code, oneLine(audit.Reason(d)))
-	printLadder(w, query.LadderOf(x.Rungs))
-	printCounts(w, &e.Decision, x.Before.Granted)
-	printDelay(w, e)
-}
-
-// rungJSON is the JSON form of one rule as it was tried.
-type rungJSON struct {
-	Policy  string `json:"policy"`
-	Rule    string `json:"rule"`
-	Tried   bool   `json:"tried"`
-	Matched bool   `json:"matched"`
-	Failed  string `json:"failed,omitempty"`
-	Why     string `json:"why,omitempty"`
-}
-
-func ladderJSON(rungs []policy.Rung) []rungJSON {
-	out := []rungJSON{}
-	for _, r := range rungs {
-		line := rungJSON{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
-		if r.Tried && !r.Matched {
-			line.Failed = r.Failed.String()
-		}
-		out = append(out, line)
-	}
-	return out
+	text.Failure(w, e)
+	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", show.Bold(w, "Decision"), d.Kind(), d.Code, query.OneLine(audit.Reason(d)))
+	text.Ladder(w, query.LadderOf(x.Rungs))
+	text.Counts(w, &e.Decision, x.Before.Granted)
+	text.Delay(w, e)
 }
 
 // outcomeOut is the JSON form of an outcome in `eval` and `test`.
 type outcomeOut struct {
 	Decision   *audit.Decision `json:"decision,omitempty"`
 	NotDecided string          `json:"notDecided,omitempty"`
-	Ladder     []rungJSON      `json:"ladder"`
+	Ladder     []query.Rung    `json:"ladder"`
 	Group      *groupOut       `json:"group,omitempty"` // of an event of a test of a group
 }
 
 func outcomeJSON(out *suite.Outcome) outcomeOut {
-	o := outcomeOut{Ladder: ladderJSON(out.Why.Rungs), Group: groupOutcomeJSON(out.Group)}
+	o := outcomeOut{Ladder: query.LadderOf(out.Why.Rungs), Group: groupOutcomeJSON(out.Group)}
 	if out.Decision == nil {
 		if out.NotDecided != nil {
 			o.NotDecided = out.NotDecided.Reason.String()

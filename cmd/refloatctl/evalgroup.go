@@ -10,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -109,8 +111,8 @@ func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *poli
 	}
 	u.Barred = !set.Restarts(queue)
 	v, rungs := set.UnitEnded(u), set.UnitLadder(u)
-	if f.output == outputJSON {
-		err = jsonLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, rungs))
+	if f.output == show.FormJSON {
+		err = show.JSONLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, rungs))
 	} else {
 		why := audit.WhyLeft(set.Set, queue, math.MaxInt64) // a pause does not
 		if why == "" && u.Reason == policy.MemberCancelled {
@@ -178,7 +180,7 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs 
 	if u.Succeeded {
 		what = "succeeded"
 	}
-	fmt.Fprintf(w, "%s of part %s, which %s\n", bold(w, "A unit"), u.Part, what)
+	fmt.Fprintf(w, "%s of part %s, which %s\n", show.Bold(w, "A unit"), u.Part, what)
 	if u.Run != nil {
 		for _, c := range u.Run.Containers {
 			fmt.Fprintf(w, "  container %s exited with %d", c.Name, c.ExitCode)
@@ -189,11 +191,11 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs 
 		}
 	}
 	verdict := groupVerdict(u, v)
-	fmt.Fprintf(w, "\n%s %s\n  %s\n", bold(w, "Verdict"), orNothing(v.Action.String()), oneLine(audit.GroupSentence(&verdict, why)))
+	fmt.Fprintf(w, "\n%s %s\n  %s\n", show.Bold(w, "Verdict"), orNothing(v.Action.String()), query.OneLine(audit.GroupSentence(&verdict, why)))
 	if v.Action.Restarts() {
 		fmt.Fprintf(w, "  not before %s after the failure, nor before the old pods are gone\n", policyfile.Short(v.Delay))
 	}
-	fmt.Fprintf(w, "\n%s\n", bold(w, "Rules"))
+	fmt.Fprintf(w, "\n%s\n", show.Bold(w, "Rules"))
 	for _, r := range rungs {
 		fmt.Fprintf(w, "  %s\n", suite.GroupRungText(u.Policy, r))
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -67,7 +69,7 @@ func TestExplainAll(t *testing.T) {
 					flips.check(t, x)
 				}
 				var out bytes.Buffer
-				printCase(&out, x)
+				text.Case(&out, x)
 				for _, want := range []string{d.Code.String(), fmt.Sprintf("job:  %d before, %d after", x.Basis.Before.Granted, d.GlobalUsed), d.RunID} {
 					if !strings.Contains(out.String(), want) {
 						t.Errorf("explain of run %d of %s lacks %q:\n%s", d.RunIndex, d.JobID, want, &out)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/cmd/internal/export"
 )
 
 // TestExport: a Parquet file, read by Apache Arrow, has what the CSV form has, which has the
@@ -50,13 +52,13 @@ func TestExport(t *testing.T) {
 // TestFormulas: a spreadsheet does not take a text that users chose for a formula, unless it is asked to.
 func TestFormulas(t *testing.T) {
 	t.Parallel()
-	row := exportedRun{Node: `=HYPERLINK("http://x","y")`, Pool: "+1", Executor: "-1", Category: "@SUM(1)", Message: "\t=1", Error: "\r=1", Subcategory: "a=1", Partition: -1}
+	row := export.Run{Node: `=HYPERLINK("http://x","y")`, Pool: "+1", Executor: "-1", Category: "@SUM(1)", Message: "\t=1", Error: "\r=1", Subcategory: "a=1", Partition: -1}
 	for raw, want := range map[bool][]string{
 		false: {`'=HYPERLINK("http://x","y")`, "'+1", "'-1", "'@SUM(1)", "'\t=1", "'\r=1", "a=1", "-1"},
 		true:  {`=HYPERLINK("http://x","y")`, "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "a=1", "-1"},
 	} {
 		var out bytes.Buffer
-		write, end := csvWriter[exportedRun](&out, raw)
+		write, end := export.CSV[export.Run](&out, raw)
 		if err := errors.Join(write(&row), end()); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
-	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
@@ -37,11 +37,8 @@ in the recording. Running it again writes only the messages that are not there y
 	flags := pulsarflags.Bind(cmd)
 	cmd.Flags().StringVar(&data, "data", "", "data directory, created if it does not exist")
 	cmd.Flags().StringVar(&pace, "pace", "", "speed relative to the recorded times, such as 10x (default: as fast as possible)")
-	settings.Bind(cmd)
+	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
-		if err := loadSettings(cmd); err != nil {
-			return err
-		}
 		factor, err := parsePace(pace)
 		if err != nil {
 			return usageError{err}
@@ -60,12 +57,12 @@ in the recording. Running it again writes only the messages that are not there y
 }
 
 func feedData(cmd *cobra.Command, data string, files []string, pace float64) error {
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	for _, file := range files {
-		bar.say("feeding %s", file)
+		bar.Say("feeding %s", file)
 		total, written, err := app.FeedData(cmd.Context(), app.Dir(data), app.Feed{File: file, Pace: pace, Now: time.Now})
-		bar.done()
+		bar.Done()
 		switch {
 		case err != nil:
 			return err
@@ -98,16 +95,16 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	}
 	appender := topic.Appender()
 	defer func() { err = errors.Join(err, appender.Close()) }()
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	for i, file := range files {
 		f := app.Feed{
 			File: file, Log: feedLog{topic, appender, cmd.Context().Done()}, Pace: pace, Now: time.Now,
-			Progress: func(n int) { bar.say("publishing %s: %d of %d messages", file, n, totals[i]) },
+			Progress: func(n int) { bar.Say("publishing %s: %d of %d messages", file, n, totals[i]) },
 		}
-		bar.say("looking for %s in %s", file, topic.Name())
+		bar.Say("looking for %s in %s", file, topic.Name())
 		n, err := f.Run(cmd.Context())
-		bar.done()
+		bar.Done()
 		if err != nil {
 			return err
 		}
@@ -166,3 +163,38 @@ func (r *wholeReader) Read(dst []eventlog.Message) (int, error) {
 }
 
 var _ app.FeedLog = feedLog{}
+
+func newImport() *cobra.Command {
+	var log string
+	var partitions int
+	cmd := &cobra.Command{
+		Use:   "import FILE --log DIR",
+		Short: "Write a recording into a log",
+		Long: `Write a recording (.jsonl.gz, one message a line) into an events log, which is created
+if it does not exist. Each message keeps its partition and carries its position and
+publish time in the recording. Running it again writes only the messages that the log
+does not have yet.`,
+		Example: `  refloatctl import testdata/recordings/plain.jsonl.gz --log /tmp/plain
+  refloatctl replay --log /tmp/plain --policies examples/policies`,
+		Args: argument("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if log == "" {
+				return usageError{fmt.Errorf("--log DIR is required: where to write the log")}
+			}
+			bar := show.NewProgress()
+			defer bar.Done()
+			n, total, err := app.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
+				bar.Say("importing %s: %d of %d messages", args[0], done, total)
+			})
+			if err != nil {
+				return err
+			}
+			bar.Done()
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d of them new in %s\n", args[0], plural.Of(total, "message"), n, log)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&log, "log", "", "directory of the events log (required)")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "partitions of a new log (default: as many as the recording has)")
+	return cmd
+}

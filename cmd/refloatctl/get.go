@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"time"
+
+	"github.com/refloat/refloat/cmd/internal/text"
 
 	"github.com/spf13/cobra"
 
@@ -42,9 +42,6 @@ func (f *getFlags) check() error {
 	if f.limit < 0 {
 		return usageError{fmt.Errorf("--limit or --last %d: want 1 or more, or 0 for all", f.limit)}
 	}
-	if f.output != outputTable && f.output != outputJSON {
-		return badOutput(f.output)
-	}
 	return nil
 }
 
@@ -69,18 +66,13 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 				return err
 			}
 			if cmd.Flags().Changed("at") {
-				return getJobAt(cmd, &f, args[0], at)
-			}
-			found, err := f.answers(nil).GetJob(cmd.Context(), args[0], "")
-			if err != nil {
-				return f.asked(cmd, err)
-			}
-			for i := range found {
-				if err := printJob(cmd.OutOrStdout(), f.output, &found[i]); err != nil {
+				if err := f.checkAt(at); err != nil {
 					return err
 				}
 			}
-			return nil
+			return answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]query.Job, error) {
+				return from.GetJob(ctx, args[0], at)
+			}, text.Job)
 		},
 	}
 	f.add(cmd)
@@ -90,60 +82,14 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 	return cmd
 }
 
-// printJob prints a job with its runs.
-func printJob(w io.Writer, output string, j *query.Job) error {
-	if output == outputJSON {
-		return jsonLines(w).Encode(j)
+// checkAt returns a usage error unless a job can be shown as of then: that is derived from the logs.
+func (f *getFlags) checkAt(at string) error {
+	if err := query.CheckAt(at); err != nil {
+		bad, _ := errors.AsType[*query.Invalid](err)
+		return usageError{fmt.Errorf("--at %w", bad.Err)}
 	}
-	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", bold(w, "Job"), oneLine(j.JobID), oneLine(j.Queue), oneLine(j.JobSet), j.Partition, j.State)
-	if j.RetryAfter != "" {
-		fmt.Fprintf(w, "  not before %s\n", toMillis(j.RetryAfter))
+	if f.data == "" && !f.onPulsar() && !f.onServer() {
+		return usageError{errors.New("--at is derived from the logs: give --data DIR, or --pulsar URL beside --job-db URL")}
 	}
-	if len(j.AvoidNodes) > 0 {
-		fmt.Fprintf(w, "  not on %s\n", oneLine(strings.Join(j.AvoidNodes, ", ")))
-	}
-	if v := j.Armada; v != nil {
-		fmt.Fprintf(w, "  Armada's own verdict: failed (%s) %s\n", v.Reason, oneLine(v.Message))
-	}
-	t := newTable(w, "  RUN", "ID", "STATE", "NODE", "ERROR", "DECIDED", "MESSAGE")
-	for i := range j.Attempts {
-		r := &j.Attempts[i]
-		decided := ""
-		switch {
-		case r.Decision != 0 && r.Shadow:
-			decided = fmt.Sprintf("decision %d (shadow)", r.Decision)
-		case r.Decision != 0 && r.Superseded != 0:
-			decided = fmt.Sprintf("decision %d superseded", r.Decision)
-		case r.Decision != 0:
-			decided = fmt.Sprintf("decision %d", r.Decision)
-		case r.Superseded != 0:
-			decided = fmt.Sprintf("released; decision %d superseded", r.Superseded)
-		case r.Released:
-			decided = "released"
-		}
-		t.row(fmt.Sprintf("  %d", r.Index), r.RunID, r.State, r.Node, r.Error, decided, r.Message)
-	}
-	return t.flush()
-}
-
-func jsonLines(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc
-}
-
-// toMillis shortens a time to milliseconds, for people; JSON has it in full.
-func toMillis(text string) string {
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return text
-	}
-	return at.Format("2006-01-02T15:04:05.000Z07:00")
-}
-
-func timeText(ns int64) string {
-	if ns == 0 {
-		return ""
-	}
-	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+	return nil
 }

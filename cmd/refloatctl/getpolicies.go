@@ -7,23 +7,23 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policylog"
-	"github.com/refloat/refloat/internal/query"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policylog"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
-
-const outputYAML = "yaml"
 
 type getPoliciesFlags struct {
 	client
@@ -55,9 +55,6 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
   refloatctl get resources -o yaml > before.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
-				return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
-			}
 			if f.at != "" && f.generation != 0 {
 				return usageError{errors.New("--at and --generation both say which one: give only one")}
 			}
@@ -77,8 +74,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
 	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)")
-	complete(cmd, "output", outputTable, outputYAML, outputJSON)
+	addForms(cmd, &f.output, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	if kind != "" {
 		completeResource(cmd, &f.client, kind)
 	}
@@ -102,7 +98,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		resources, overrides = list.Resources, list.Brakes
 	}
 	switch f.output {
-	case outputYAML:
+	case show.FormYAML:
 		set, err := setOf(resources)
 		if err != nil {
 			return err
@@ -113,7 +109,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		}
 		_, err = w.Write(text)
 		return err
-	case outputJSON:
+	case show.FormJSON:
 		return resourcesAsJSON(w, resources)
 	}
 	set, err := setOf(resources)
@@ -150,7 +146,7 @@ type resourceLine struct {
 }
 
 func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for _, r := range resources {
 		doc, err := json.Marshal(r.Document.AsMap())
 		if err != nil {
@@ -165,22 +161,22 @@ func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
 
 func resourceTable(w io.Writer, kind string, set *policyfile.Set, resources []*pb.Resource) error {
 	if kind == policyfile.KindPolicy {
-		t := newTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
+		t := show.NewTable(w, "POLICY", "RULES", "DEFAULT", "SINCE GENERATION", "USED BY")
 		rules := map[string]policy.Outline{}
 		for _, o := range set.Outlines() {
 			rules[o.Name] = o
 		}
 		for _, r := range resources {
 			o := rules[r.Name]
-			t.row(r.Name, fmt.Sprint(len(o.Rules)), o.Default.Action, fmt.Sprint(r.Generation), strings.Join(r.UsedBy, ", "))
+			t.Row(r.Name, fmt.Sprint(len(o.Rules)), o.Default.Action, fmt.Sprint(r.Generation), strings.Join(r.UsedBy, ", "))
 		}
-		return t.flush()
+		return t.Flush()
 	}
-	t := newTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
+	t := show.NewTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
 	for _, r := range resources {
-		t.row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
+		t.Row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // says formats a document on one line, without the fields shown in other columns.
@@ -257,15 +253,15 @@ func sourceLines(w io.Writer, s *pb.Source) {
 	case s.Error == "":
 		fmt.Fprintf(w, "Armada at %s was read at %s.\n", s.Address, rfc3339(s.LastGood))
 	case s.LastGood == nil:
-		fmt.Fprintf(w, "Armada at %s has been unreadable since %s, when this process started; the policies read before stay in force: %s\n", s.Address, rfc3339(s.FailingSince), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s, when this process started; the policies read before stay in force: %s\n", s.Address, rfc3339(s.FailingSince), query.OneLine(s.Error))
 	default:
-		fmt.Fprintf(w, "Armada at %s has been unreadable since %s; the policies read at %s stay in force: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), oneLine(s.Error))
+		fmt.Fprintf(w, "Armada at %s has been unreadable since %s; the policies read at %s stay in force: %s\n", s.Address, rfc3339(s.FailingSince), rfc3339(s.LastGood), query.OneLine(s.Error))
 	}
 	if s.MissingDefault != "" {
-		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as the default: queues without a policy of their own are not retried.\n", oneLine(s.MissingDefault))
+		fmt.Fprintf(w, "Armada has no retry policy %s, which our settings name as the default: queues without a policy of their own are not retried.\n", query.OneLine(s.MissingDefault))
 	}
 	for _, what := range s.NotUnderstood {
-		fmt.Fprintf(w, "Cannot be used here: %s\n", oneLine(what))
+		fmt.Fprintf(w, "Cannot be used here: %s\n", query.OneLine(what))
 	}
 }
 
@@ -293,4 +289,25 @@ func resourceArgs(args []string) (policyfile.ID, error) {
 		return policyfile.ID{}, fmt.Errorf("%s needs a name", args[0])
 	}
 	return policyfile.ID{Kind: kind, Name: args[1]}, nil
+}
+
+// generationAt returns the generation that was the newest at a time, or the one of that number.
+func generationAt(ctx context.Context, c pb.PoliciesClient, at string) (uint64, error) {
+	if n, err := strconv.ParseUint(at, 10, 64); err == nil && n > 0 {
+		return n, nil
+	}
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("--at %q: want a time such as 2026-12-01T06:00:00Z, or a generation such as 7", at)}
+	}
+	h, err := c.History(ctx, &pb.HistoryRequest{Limit: math.MaxInt32})
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range h.Generations { // newest first
+		if !g.Time.AsTime().After(t) {
+			return g.Generation, nil
+		}
+	}
+	return 0, fmt.Errorf("the policies log begins after %s: `refloatctl history` lists its generations", at)
 }

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/query"
-	"github.com/refloat/refloat/internal/suggest"
 )
 
 type getGroupFlags struct {
@@ -17,50 +18,42 @@ type getGroupFlags struct {
 	name string
 }
 
-var groupRows = rows[*query.Group]{
-	columns: []column[*query.Group]{
-		{heading: "GROUP", cell: func(g *query.Group) string { return g.Group }},
-		{heading: "QUEUE", cell: func(g *query.Group) string { return g.Queue }},
-		{heading: "JOB SET", cell: func(g *query.Group) string { return g.JobSet }},
-		{heading: "POLICY", cell: func(g *query.Group) string { return g.Policy }},
-		{heading: "STATE", cell: func(g *query.Group) string { return g.State }},
-		{heading: "GENERATION", cell: func(g *query.Group) string { return fmt.Sprint(g.Generation) }},
-		{heading: "RESTARTS", cell: restartsText},
-		{heading: "ACTIVE", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Active) }},
-		{heading: "HELD", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Held) }},
-		{heading: "SUCCEEDED", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Succeeded) }},
-		{heading: "FAILED", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Failed) }},
-		{heading: "TERMINATING", cell: func(g *query.Group) string { return fmt.Sprint(sum(g).Terminating) }},
-		{heading: "RULE", wide: true, cell: func(g *query.Group) string { return g.Rule }},
-		{heading: "REASON", cell: func(g *query.Group) string { return g.Reason }},
-	},
-	name:   func(g *query.Group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
-	object: func(g *query.Group) any { return g },
-}
-
 func newGetGroups() *cobra.Command {
 	var f listFlags
-	cmd := &cobra.Command{
-		Use:   "groups (--data DIR | --job-db URL | --server HOST:PORT)",
-		Short: "List groups of jobs",
-		Long: `List groups of jobs (docs/reference/semantics.md, Groups), with their parts and units: how many
+	l := listing[*query.Group]{
+		list: query.Groups, id: groupID, ask: query.Answers.ListGroups,
+		Command: cobra.Command{
+			Use:   "groups (--data DIR | --job-db URL | --server HOST:PORT)",
+			Short: "List groups of jobs",
+			Long: `List groups of jobs (docs/reference/semantics.md, Groups), with their parts and units: how many
 members of each are active, held or terminating, and which indexes have completed or
 failed for good. -o yaml and json also have conditions: of a unit, those of a Kubernetes Job
 (SuccessCriteriaMet, Complete, FailureTarget, Failed), of a group, those of a JobSet
 (Completed, Failed), and Halted. --policy and --rule are those of the group.`,
-		Example: `  refloatctl get groups --data .refloat-run --queue ml --state Failed
+			Example: `  refloatctl get groups --data .refloat-run --queue ml --state Failed
   refloatctl get groups --job-db postgres://refloat@db:5432/scheduler -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			return runList(cmd, &f, &groupRows, groupID, f.answers(nil).ListGroups)
+		},
+		rows: show.Rows[*query.Group]{
+			Columns: []show.Column[*query.Group]{
+				{Heading: "GROUP", Cell: func(g *query.Group) string { return g.Group }},
+				{Heading: "QUEUE", Cell: func(g *query.Group) string { return g.Queue }},
+				{Heading: "JOB SET", Cell: func(g *query.Group) string { return g.JobSet }},
+				{Heading: "POLICY", Cell: func(g *query.Group) string { return g.Policy }},
+				{Heading: "STATE", Cell: func(g *query.Group) string { return g.State }},
+				{Heading: "GENERATION", Cell: func(g *query.Group) string { return fmt.Sprint(g.Generation) }},
+				{Heading: "RESTARTS", Cell: text.Restarts},
+				{Heading: "ACTIVE", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Active) }},
+				{Heading: "HELD", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Held) }},
+				{Heading: "SUCCEEDED", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Succeeded) }},
+				{Heading: "FAILED", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Failed) }},
+				{Heading: "TERMINATING", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Terminating) }},
+				{Heading: "RULE", Wide: true, Cell: func(g *query.Group) string { return g.Rule }},
+				{Heading: "REASON", Cell: func(g *query.Group) string { return g.Reason }},
+			},
+			Name: func(g *query.Group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
 		},
 	}
-	f.bindList(cmd, query.Groups)
-	completeValues(cmd, &f.deployment)
-	return cmd
+	return l.command(&f)
 }
 
 func newGetGroup() *cobra.Command {
@@ -78,7 +71,7 @@ func newGetGroup() *cobra.Command {
 	f.bind(cmd)
 	hidePulsar(cmd)
 	f.bindServer(cmd)
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, "table (for people), yaml or json (one object a line, stable)")
+	addForms(cmd, &f.output, "table (for people), yaml or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	f.bindSet(cmd)
 	completeArg(cmd, &f.deployment, groupNames)
 	completeValues(cmd, &f.deployment)
@@ -95,88 +88,72 @@ func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	if err := f.checkJobs(); err != nil {
 		return err
 	}
-	if f.output != outputTable && f.output != outputJSON && f.output != outputYAML {
-		return usageError{suggest.Unknown("-o", f.output, outputTable, outputYAML, outputJSON)}
-	}
-	g, err := f.answers(nil).Group(cmd.Context(), f.key())
-	if err != nil {
-		return f.oneGroup(cmd, err)
-	}
-	if f.output == outputTable {
-		return printGroup(cmd.OutOrStdout(), &g)
-	}
-	row, _, err := groupRows.printer(cmd.OutOrStdout(), f.output)
-	if err != nil {
-		return err
-	}
-	return row(&g)
+	return answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]query.Group, error) {
+		g, err := from.Group(ctx, f.key())
+		return one(g, groupError(err))
+	}, func(w io.Writer, g query.Group) error { return text.Group(w, &g) })
 }
 
 func (f *getGroupFlags) key() query.GroupKey {
 	return query.GroupKey{Queue: f.queue, JobSet: f.set, Group: f.name}
 }
 
-// oneGroup reports as a finding that there is not exactly one group of that name.
-func (d *deployment) oneGroup(cmd *cobra.Command, err error) error {
-	several, ok := errors.AsType[*query.Ambiguous](err)
-	if !ok {
-		if missing, none := errors.AsType[*query.NotFound](err); none {
-			missing.Text += "; `refloatctl get groups` lists them"
+// groupError adds to the error of a question about a group where groups are listed.
+func groupError(err error) error {
+	if missing, ok := errors.AsType[*query.NotFound](err); ok {
+		missing.Text += "; `refloatctl get groups` lists them"
+	}
+	return err
+}
+
+func newExplainGroup() *cobra.Command {
+	var f getGroupFlags
+	cmd := &cobra.Command{
+		Use:   "group NAME (--data DIR | --job-db URL | --server HOST:PORT)",
+		Short: "Tell the history of a group of jobs",
+		Long: `Tell the history of a group of jobs from the records of the decision log that the job
+database keeps, in log order: what bound it, which members were held, released,
+restarted or stopped, each decision on a member with what its unit and its group did
+about it, and how the group ended.`,
+		Example: "  refloatctl explain group training --data .refloat-run --queue ml --job-set run-7",
+		Args:    argument("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.name = args[0]
+			return explainGroup(cmd, &f)
+		},
+	}
+	f.bind(cmd)
+	hidePulsar(cmd)
+	f.bindServer(cmd)
+	addOutput(cmd, &f.output)
+	f.bindSet(cmd)
+	completeArg(cmd, &f.deployment, groupNames)
+	completeValues(cmd, &f.deployment)
+	return cmd
+}
+
+func explainGroup(cmd *cobra.Command, f *getGroupFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	h, err := f.answers(nil).GroupHistory(cmd.Context(), f.key())
+	if err != nil {
+		return f.asked(cmd, groupError(err))
+	}
+	return printed(cmd, func(w io.Writer) error {
+		if f.output == show.FormJSON {
+			return historyJSON(w, h.Lines)
 		}
-		return d.asked(cmd, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s are called %q; choose one:\n", plural.Of(len(several.Groups), "group"), several.Name)
-	for _, g := range several.Groups {
-		fmt.Fprintf(cmd.ErrOrStderr(), "  --queue %s --job-set %s\n", oneLine(g.Queue), oneLine(g.JobSet))
-	}
-	return errFinding
+		err := text.Group(w, &h.Group)
+		text.History(w, h.Lines)
+		return err
+	})
 }
 
-func restartsText(g *query.Group) string {
-	if g.MaxRestarts == nil {
-		return fmt.Sprint(g.RestartsCounted)
+func historyJSON(w io.Writer, history []query.Line) (err error) {
+	enc := show.JSONLines(w)
+	for i := range history {
+		err = errors.Join(err, enc.Encode(history[i].Shown()))
 	}
-	return fmt.Sprintf("%d/%d", g.RestartsCounted, *g.MaxRestarts)
-}
-
-// sum adds up the members of all units.
-func sum(g *query.Group) (sum query.Unit) {
-	for _, p := range g.Parts {
-		for _, u := range p.Units {
-			sum.Active, sum.Held, sum.Succeeded = sum.Active+u.Active, sum.Held+u.Held, sum.Succeeded+u.Succeeded
-			sum.Failed, sum.Terminating = sum.Failed+u.Failed, sum.Terminating+u.Terminating
-		}
-	}
-	return sum
-}
-
-func printGroup(w io.Writer, g *query.Group) error {
-	by := "a gang without a group policy"
-	if g.Policy != "" {
-		by = "group policy " + oneLine(g.Policy)
-	}
-	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s, %s\n", bold(w, "Group"), oneLine(g.Group), oneLine(g.Queue), oneLine(g.JobSet), g.Partition, by, g.State)
-	if g.Reason != "" {
-		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
-	}
-	if g.Newer != "" {
-		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", oneLine(g.Newer))
-	}
-	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, restartsText(g), plural.Of(uint64(g.Restarts), "restart"))
-	t := newTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
-	for _, p := range g.Parts {
-		for _, u := range p.Units {
-			t.row(fmt.Sprintf("  %s/%d", p.Name, u.Replica), u.State, fmt.Sprint(u.Generation), fmt.Sprint(u.Restarts), fmt.Sprint(u.RetriesUsed),
-				fmt.Sprint(u.Active), fmt.Sprint(u.Held), fmt.Sprint(u.Succeeded), fmt.Sprint(u.Failed), fmt.Sprint(u.Cancelled), fmt.Sprint(u.Stopped),
-				fmt.Sprint(u.Terminating), u.CompletedIndexes, u.FailedIndexes)
-		}
-	}
-	return t.flush()
-}
-
-func ruleText(rule string) string {
-	if rule == "" {
-		return ""
-	}
-	return ", by rule " + oneLine(rule)
+	return err
 }

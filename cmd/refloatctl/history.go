@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -33,9 +34,6 @@ no process runs on the data directory, it is read from the policies log there.`,
 				if id, err = resourceArgs(args); err != nil {
 					return usageError{err}
 				}
-			}
-			if output != outputTable && output != outputJSON {
-				return badOutput(output)
 			}
 			return c.reading(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
 				h, err := p.History(ctx, &pb.HistoryRequest{Kind: id.Kind, Name: id.Name, Limit: limit})
@@ -66,20 +64,20 @@ type generationOut struct {
 // showHistory prints generations, newest first. If they are all, numbers that are missing between them are superseded
 // changes: two evaluators that start with the same files publish both, and the second one finds the first.
 func showHistory(w io.Writer, output string, generations []*pb.Generation, all bool) error {
-	enc, t := jsonLines(w), newTable(io.Discard)
-	if output == outputTable {
-		t = newTable(w, "GENERATION", "TIME", "BY", "CHANGED", "REASON")
+	enc, t := show.JSONLines(w), show.NewTable(io.Discard)
+	if output == show.FormTable {
+		t = show.NewTable(w, "GENERATION", "TIME", "BY", "CHANGED", "REASON")
 	}
 	for i, g := range generations {
 		if all && i > 0 {
 			for n := generations[i-1].Generation - 1; n > g.Generation; n-- {
-				t.row(fmt.Sprint(n), "-", "", "nothing: another change came first, or it cannot be read", "")
+				t.Row(fmt.Sprint(n), "-", "", "nothing: another change came first, or it cannot be read", "")
 			}
 		}
 		var overrides strings.Builder
 		overrideLines(&overrides, g.Brakes)
 		lines := strings.FieldsFunc(overrides.String(), func(r rune) bool { return r == '\n' })
-		if output == outputJSON {
+		if output == show.FormJSON {
 			out := generationOut{g.Generation, rfc3339(g.Time), g.Author, g.Reason, resourcesJSON(g.Changes), lines, g.Unusable}
 			if err := enc.Encode(out); err != nil {
 				return err
@@ -98,9 +96,9 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation, all b
 		if g.Unusable != "" {
 			changed = append(changed, "cannot be used here: "+g.Unusable)
 		}
-		t.row(fmt.Sprint(g.Generation), rfc3339(g.Time), g.Author, strings.Join(changed, "; "), g.Reason)
+		t.Row(fmt.Sprint(g.Generation), rfc3339(g.Time), g.Author, strings.Join(changed, "; "), g.Reason)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 type changeFlags struct {
@@ -119,16 +117,7 @@ func (f *changeFlags) bindAll(cmd *cobra.Command) {
 }
 
 func (f *changeFlags) change(cmd *cobra.Command, ask func(context.Context, pb.PoliciesClient) (*pb.Change, error)) error {
-	if f.output != outputTable && f.output != outputJSON {
-		return badOutput(f.output)
-	}
-	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-		change, err := ask(ctx, c)
-		if err != nil {
-			return err
-		}
-		return showChange(cmd.OutOrStdout(), f.output, change, nil, f.dryRun)
-	})
+	return f.changed(cmd, f.output, nil, f.dryRun, ask)
 }
 
 func newRollback() *cobra.Command {

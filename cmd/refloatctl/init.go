@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/refloat/refloat/cmd/internal/show"
 )
 
 // starter is what init writes.
@@ -66,7 +68,7 @@ func initDir(cmd *cobra.Command, dir string) error {
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", name)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", bold(cmd.OutOrStdout(), "Try next"))
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", show.Bold(cmd.OutOrStdout(), "Try next"))
 	for _, next := range []string{"lint " + dir, "test " + dir + " -v", "eval -p " + dir + " --exit-code 137 --condition OOMKilled", "up --data .refloat-run --policies " + dir} {
 		fmt.Fprintf(cmd.OutOrStdout(), "  refloatctl %s\n", next)
 	}

@@ -10,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -53,9 +55,6 @@ counted), 2 usage, 3 the logs or the database cannot be read.`,
   refloatctl jobdb verify --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != outputTable && output != outputJSON {
-				return badOutput(output)
-			}
 			if err := cmp.Or(from.checkLogs(), from.checkJobs()); err != nil {
 				return err
 			}
@@ -94,35 +93,35 @@ type namedDifference struct {
 	text  string
 }
 
-func verifyJobDB(ctx context.Context, from deployment, archived string, show func(comparedRows) error) error {
-	return from.readLogsWith(ctx, archived, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, show) })
+func verifyJobDB(ctx context.Context, from deployment, archived string, report func(comparedRows) error) error {
+	return from.readLogsWith(ctx, archived, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, report) })
 }
 
-func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, show func(comparedRows) error) error {
+func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, report func(comparedRows) error) error {
 	partitions := logs.Events.Partitions()
 	db, err := app.ReadJobDB(ctx, from.url())
 	if err != nil {
 		return damageAdvice(err)
 	}
 	defer db.Close()
-	bar, equal := newProgress(), true
-	defer bar.done()
+	bar, equal := show.NewProgress(), true
+	defer bar.Done()
 	for p := range partitions {
-		bar.say("comparing partition %d of %d", p, partitions)
+		bar.Say("comparing partition %d of %d", p, partitions)
 		v, err := verifyPartition(ctx, logs, db, p)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", p, damageAdvice(err))
 		}
-		bar.done()
+		bar.Done()
 		equal = equal && v.Equal
-		if err := show(v); err != nil {
+		if err := report(v); err != nil {
 			return err
 		}
 	}
 	strangers, err := beyond(ctx, db, partitions)
 	for _, v := range strangers {
 		equal = false
-		err = errors.Join(err, show(v))
+		err = errors.Join(err, report(v))
 	}
 	if err == nil && !equal {
 		return errFinding
@@ -146,7 +145,7 @@ func verifyPartition(ctx context.Context, logs audit.Logs, db app.JobDBReader, p
 		Differences: []namedDifference{}, Pruned: got.Positions.Pruned.Jobs,
 	}
 	if v.Pruned > 0 {
-		v.PrunedEnded = timeText(got.Positions.Pruned.Ended)
+		v.PrunedEnded = query.TimeText(got.Positions.Pruned.Ended)
 	}
 	want, err := sink.Want(logs.Events, logs.Decisions, got)
 	if errors.Is(err, chain.ErrMissing) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, sink.ErrUnfit) {
@@ -182,8 +181,8 @@ func beyond(ctx context.Context, db app.JobDBReader, partitions int) (found []co
 }
 
 func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
-	if output == outputJSON {
-		enc := jsonLines(w)
+	if output == show.FormJSON {
+		enc := show.JSONLines(w)
 		return func(v comparedRows) error { return enc.Encode(v) }
 	}
 	return func(v comparedRows) error {
@@ -196,10 +195,10 @@ func newVerdictPrinter(w io.Writer, output string) func(comparedRows) error {
 			fmt.Fprintf(w, "  %s pruned; none of them ended after %s\n", plural.Of(int(v.Pruned), "job"), v.PrunedEnded)
 		}
 		if v.Problem != "" {
-			fmt.Fprintf(w, "  %s\n", oneLine(v.Problem))
+			fmt.Fprintf(w, "  %s\n", query.OneLine(v.Problem))
 		}
 		for _, d := range v.Differences {
-			fmt.Fprintf(w, "  %s\n", oneLine(d.text))
+			fmt.Fprintf(w, "  %s\n", query.OneLine(d.text))
 		}
 		if more := v.Count - len(v.Differences); more > 0 && v.Problem == "" {
 			fmt.Fprintf(w, "  … and %d more\n", more)

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/suggest"
 )
 
 const outputSARIF = "sarif"
@@ -46,13 +45,10 @@ Exit code 1 if there is an error or a warning; with --strict also for a note.`,
   refloatctl lint my-policies -o sarif > lint.sarif`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{outputText, outputJSON, outputSARIF}, f.output) {
-				return usageError{suggest.Unknown("-o", f.output, "text", "json", "sarif")}
-			}
 			return lintPaths(cmd, f, args)
 		},
 	}
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one problem a line) or sarif (SARIF 2.1.0)")
+	addForms(cmd, &f.output, "text, json (one problem a line) or sarif (SARIF 2.1.0)", outputText, show.FormJSON, outputSARIF)
 	cmd.Flags().StringVar(&f.categories, "categories", "", "file with the categories that executors report")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat notes as findings")
 	return cmd
@@ -107,8 +103,8 @@ func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error
 			return err
 		}
 		fmt.Fprintf(w, "%s\n", b)
-	case outputJSON:
-		if err := problemsJSON(jsonLines(w), problems); err != nil {
+	case show.FormJSON:
+		if err := problemsJSON(show.JSONLines(w), problems); err != nil {
 			return err
 		}
 	default:

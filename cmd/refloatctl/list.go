@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -36,7 +37,7 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	hidePulsar(cmd)
 	f.bindServer(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
+	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only "+list+" of this job set")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only those that this policy decided")
@@ -51,7 +52,6 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	flags.BoolVar(&f.watch, "watch", false, "keep running: print rows that are new or have changed, until interrupted")
 	flags.DurationVar(&f.every, "every", time.Second, "polling interval of --watch")
 	complete(cmd, "sort", sorts...)
-	complete(cmd, "output", listOutputs...)
 }
 
 // bindFailures adds the flags of lists of what runs and decisions select.
@@ -129,8 +129,8 @@ func (f *listFlags) hint(cmd *cobra.Command) {
 			}
 		})
 		if err == nil && !there && len(names) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "--%s %q matches nothing recent: %s\n", c.flag, oneLine(c.value),
-				oneLine(suggest.Fix(c.value, names, "recent ones are "+strings.Join(names[:min(len(names), maxNames)], ", "))))
+			fmt.Fprintf(cmd.ErrOrStderr(), "--%s %q matches nothing recent: %s\n", c.flag, query.OneLine(c.value),
+				query.OneLine(suggest.Fix(c.value, names, "recent ones are "+strings.Join(names[:min(len(names), maxNames)], ", "))))
 			return
 		}
 	}
@@ -157,16 +157,44 @@ func runID(r *query.Run) any           { return [...]any{r.Partition, r.JobID, r
 func decisionID(d *audit.Decision) any { return [...]any{d.Partition, d.Number} }
 func groupID(g *query.Group) any       { return [...]any{g.Partition, g.Queue, g.JobSet, g.Group} }
 
-// runList prints a list, and with --watch what is new or has changed since.
-func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], id func(T) any, read func(context.Context, *query.List, func(T) error) (string, error)) error {
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	show, end, err := r.printer(out, f.output)
-	if err != nil {
-		return err
+// listing is a command that lists the answers to a question.
+type listing[T any] struct {
+	cobra.Command
+	list     string // its name in package query
+	rows     show.Rows[T]
+	id       func(T) any // identifies a row of a watched list
+	ask      func(query.Answers, context.Context, *query.List, func(T) error) (string, error)
+	failures string // what --since and --until select, where runs and decisions select what is listed; "": nothing does
+}
+
+func (l *listing[T]) command(f *listFlags) *cobra.Command {
+	cmd := &l.Command
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return l.run(cmd, f)
 	}
+	f.bindList(cmd, l.list)
+	if l.failures != "" {
+		f.bindFailures(cmd, l.failures)
+	}
+	completeValues(cmd, &f.deployment)
+	return cmd
+}
+
+// run prints a list, and with --watch what is new or has changed since.
+func (l *listing[T]) run(cmd *cobra.Command, f *listFlags) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	row, end, err := l.rows.Printer(out, f.output)
+	if err != nil {
+		return usageError{err}
+	}
+	from := f.answers(nil)
 	if !f.watch {
 		n := 0
-		token, err := read(cmd.Context(), &f.ask, func(v T) error { n++; return show(v) })
+		token, err := l.ask(from, cmd.Context(), &f.ask, func(v T) error { n++; return row(v) })
 		if err == nil {
 			err = end()
 		}
@@ -183,13 +211,13 @@ func runList[T any](cmd *cobra.Command, f *listFlags, r *rows[T], id func(T) any
 	defer ticker.Stop()
 	known := map[any][]byte{}
 	for {
-		_, err := read(cmd.Context(), &f.ask, func(v T) error {
+		_, err := l.ask(from, cmd.Context(), &f.ask, func(v T) error {
 			var now bytes.Buffer
-			if err := jsonLines(&now).Encode(r.object(v)); err != nil || bytes.Equal(known[id(v)], now.Bytes()) {
+			if err := show.JSONLines(&now).Encode(v); err != nil || bytes.Equal(known[l.id(v)], now.Bytes()) {
 				return err
 			}
-			known[id(v)] = now.Bytes()
-			return show(v)
+			known[l.id(v)] = now.Bytes()
+			return row(v)
 		})
 		if cmd.Context().Err() != nil {
 			return nil

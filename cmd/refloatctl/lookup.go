@@ -75,12 +75,12 @@ func offered(find func(ctx context.Context, cmd *cobra.Command, begun string, of
 			}
 			seen[value] = true
 			if description != "" {
-				value = cobra.CompletionWithDesc(value, oneLine(description))
+				value = cobra.CompletionWithDesc(value, query.OneLine(description))
 			}
 			found = append(found, value)
 		})
 		if err != nil {
-			cobra.CompErrorln(oneLine(err.Error()))
+			cobra.CompErrorln(query.OneLine(err.Error()))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -180,35 +180,25 @@ var queues = ofJobs(func(j *query.Job) string { return j.Queue })
 // jobSets finds job sets as `explain job-set` names them.
 var jobSets = ofJobs(func(j *query.Job) string { return j.Queue + "/" + j.JobSet })
 
-// ofJobs finds values of the newest jobs.
+// valuesOf finds values of the newest of a list.
+func valuesOf[T any](ask func(query.Answers, context.Context, *query.List, func(T) error) (string, error), newest string, value func(T) string) lookup {
+	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+		_, err := ask(from, ctx, &query.List{Limit: lookedAt, Sort: newest}, func(v T) error {
+			offer(value(v), "")
+			return nil
+		})
+		return err
+	}
+}
+
 func ofJobs(value func(*query.Job) string) lookup {
-	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
-		_, err := from.ListJobs(ctx, &query.List{Limit: lookedAt, Sort: "-submitted"}, func(j *query.Job) error {
-			offer(value(j), "")
-			return nil
-		})
-		return err
-	}
+	return valuesOf(query.Answers.ListJobs, "-submitted", value)
 }
 
-// ofRuns finds values of the newest runs.
 func ofRuns(value func(*query.Run) string) lookup {
-	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
-		_, err := from.ListRuns(ctx, &query.List{Limit: lookedAt, Sort: "-leased"}, func(r *query.Run) error {
-			offer(value(r), "")
-			return nil
-		})
-		return err
-	}
+	return valuesOf(query.Answers.ListRuns, "-leased", value)
 }
 
-// ofDecisions finds values of the newest decisions.
 func ofDecisions(value func(*audit.Decision) string) lookup {
-	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
-		_, err := from.ListDecisions(ctx, &query.List{Limit: lookedAt, Sort: "-time"}, func(d *audit.Decision) error {
-			offer(value(d), "")
-			return nil
-		})
-		return err
-	}
+	return valuesOf(query.Answers.ListDecisions, "-time", value)
 }

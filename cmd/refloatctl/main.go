@@ -145,46 +145,7 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// checkArgs makes a wrong number of arguments, an unknown or missing subcommand, and an empty argument or value of a
-// flag, usage errors of a command and all below it.
-func checkArgs(c *cobra.Command) {
-	check := c.Args
-	if onlySubcommands(c) {
-		check = func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && args[0] != "" {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		}
-		if !c.Runnable() {
-			c.RunE = func(cmd *cobra.Command, _ []string) error { return usageError{needsSubcommand(cmd)} }
-		}
-	}
-	c.Args = func(cmd *cobra.Command, args []string) error {
-		if check != nil {
-			if err := check(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
-			}
-		}
-		if err := settings.CheckEmpty(cmd, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
-	for _, sub := range c.Commands() {
-		checkArgs(sub)
-	}
-}
-
-// argument requires one argument, and names it in the error.
-func argument(name string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch len(args) {
-		case 1:
-			return nil
-		case 0:
-			return fmt.Errorf("%s is missing", name)
-		}
-		return fmt.Errorf("one %s is wanted, not %d", name, len(args))
-	}
+// newPolicyTools returns the commands for authors of policies.
+func newPolicyTools() []*cobra.Command {
+	return []*cobra.Command{newEval(), newTest(), newInit(), newDiff(), newShadow(), newSchema(), newExplainField()}
 }

@@ -41,8 +41,6 @@ func (f *overrideFlags) check() error {
 		return usageError{errors.New("give --queue NAME, or --all for all queues")}
 	case f.reason == "":
 		return usageError{errors.New("--reason TEXT is required: it is shown to everyone affected")}
-	case f.output != outputTable && f.output != outputJSON:
-		return badOutput(f.output)
 	}
 	return nil
 }
@@ -127,13 +125,7 @@ func (f *overrideFlags) override(cmd *cobra.Command, r *pb.BrakeRequest) error {
 		return err
 	}
 	r.Queue, r.All, r.Force, r.Reason = f.queue, f.all, f.force, f.reason
-	return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-		change, err := c.Brake(ctx, r)
-		if err != nil {
-			return err
-		}
-		return showChange(cmd.OutOrStdout(), f.output, change, nil, false)
-	})
+	return f.changed(cmd, f.output, nil, false, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) { return c.Brake(ctx, r) })
 }
 
 func newResume() *cobra.Command {
@@ -148,12 +140,8 @@ func newResume() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			return f.policies(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				change, err := c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, All: f.all, Force: f.force, Everything: f.everything, Reason: f.reason})
-				if err != nil {
-					return err
-				}
-				return showChange(cmd.OutOrStdout(), f.output, change, nil, false)
+			return f.changed(cmd, f.output, nil, false, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+				return c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, All: f.all, Force: f.force, Everything: f.everything, Reason: f.reason})
 			})
 		},
 	})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,39 +11,40 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
-var partitionRows = rows[*query.Partition]{
-	columns: []column[*query.Partition]{
-		{heading: "PARTITION", cell: func(p *query.Partition) string { return fmt.Sprint(p.Partition) }},
-		{heading: "OWNER", cell: func(p *query.Partition) string {
+var partitionRows = show.Rows[query.Partition]{
+	Columns: []show.Column[query.Partition]{
+		{Heading: "PARTITION", Cell: func(p query.Partition) string { return fmt.Sprint(p.Partition) }},
+		{Heading: "OWNER", Cell: func(p query.Partition) string {
 			if p.Refused != "" {
 				return "nobody: refused"
 			}
 			return p.Owner
 		}},
-		{heading: "EPOCH", cell: func(p *query.Partition) string { return known(p.Epoch) }},
-		{heading: "POLICIES", cell: func(p *query.Partition) string { return known(p.Generation) }},
-		{heading: "SINCE", wide: true, cell: func(p *query.Partition) string { return p.Since }},
-		{heading: "LAG", cell: func(p *query.Partition) string {
+		{Heading: "EPOCH", Cell: func(p query.Partition) string { return known(p.Epoch) }},
+		{Heading: "POLICIES", Cell: func(p query.Partition) string { return known(p.Generation) }},
+		{Heading: "SINCE", Wide: true, Cell: func(p query.Partition) string { return p.Since }},
+		{Heading: "LAG", Cell: func(p query.Partition) string {
 			if p.LagSeconds == nil {
 				return ""
 			}
-			return rounded(time.Duration(*p.LagSeconds * float64(time.Second)).String())
+			return show.Rounded(time.Duration(*p.LagSeconds * float64(time.Second)).String())
 		}},
-		{heading: "BEHIND", cell: func(p *query.Partition) string {
+		{Heading: "BEHIND", Cell: func(p query.Partition) string {
 			if p.Behind == nil {
 				return ""
 			}
 			return fmt.Sprintf("%.0f", *p.Behind)
 		}},
-		{heading: "ENVELOPE", cell: func(p *query.Partition) string { return known(p.Envelope) }},
-		{heading: "EVENTS", wide: true, cell: func(p *query.Partition) string { return p.Events }},
+		{Heading: "ENVELOPE", Cell: func(p query.Partition) string { return known(p.Envelope) }},
+		{Heading: "EVENTS", Wide: true, Cell: func(p query.Partition) string { return p.Events }},
 	},
-	name:   func(p *query.Partition) string { return fmt.Sprint(p.Partition) },
-	object: func(p *query.Partition) any { return p },
+	Name: func(p query.Partition) string { return fmt.Sprint(p.Partition) },
 }
 
 // known formats a number that is not 0.
@@ -74,27 +74,17 @@ database has: the owner's id in the decision log, and the last envelope.`,
 			if err := f.checkJobs(); err != nil {
 				return err
 			}
-			out := bufio.NewWriter(cmd.OutOrStdout())
-			show, end, err := partitionRows.printer(out, f.output)
-			if err != nil {
-				return err
-			}
 			all, err := f.partitions(cmd.Context())
 			if err != nil {
 				return f.asked(cmd, err)
 			}
-			for i := range all {
-				if err := show(&all[i]); err != nil {
-					return err
-				}
-			}
-			err = errors.Join(end(), out.Flush())
+			err = list(cmd, f.output, &partitionRows, all)
 			for _, p := range all {
-				if f.output == outputTable && p.Refused != "" {
+				if f.output == show.FormTable && p.Refused != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "partition %d is refused until you act (docs/operate.md, RefloatPartitionRefused): %s\n", p.Partition, p.Refused)
 				}
 			}
-			if f.output == outputTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.Refused != "" }) {
+			if f.output == show.FormTable && len(all) > 0 && !slices.ContainsFunc(all, func(p query.Partition) bool { return p.Here || p.Refused != "" }) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "this is as of the job database; a process that decides partitions, asked with --server, also knows its policies and its lag")
 			}
 			return err
@@ -103,8 +93,7 @@ database has: the owner's id in the decision log, and the last envelope.`,
 	f.bind(cmd)
 	hidePulsar(cmd)
 	f.bindServer(cmd)
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
-	complete(cmd, "output", listOutputs...)
+	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	return cmd
 }
 
@@ -120,4 +109,58 @@ func (f *getFlags) partitions(ctx context.Context) ([]query.Partition, error) {
 		}
 	}
 	return f.answers(nil).ListPartitions(ctx)
+}
+
+var releaseRows = show.Rows[*query.Release]{
+	Columns: []show.Column[*query.Release]{
+		{Heading: "PARTITION", Cell: func(r *query.Release) string { return fmt.Sprint(r.Partition) }},
+		{Heading: "AFTER", Cell: func(r *query.Release) string { return r.From }},
+		{Heading: "UP TO", Cell: func(r *query.Release) string { return r.To }},
+		{Heading: "MESSAGES", Cell: func(r *query.Release) string { return fmt.Sprint(r.Messages) }},
+		{Heading: "MADE", Cell: func(r *query.Release) string { return r.Made }},
+		{Heading: "WHY", Cell: func(r *query.Release) string {
+			if r.ByCutover() {
+				return "cut-over"
+			}
+			return "no decision came in time"
+		}},
+	},
+}
+
+func newGetReleases() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "releases (--data DIR | --job-db URL)",
+		Short: "List releases: events that went to the job database without a decision",
+		Long: `List releases in partition and log order. A release is a range of events that became
+older than the ingester's --release-after and went to the job database without
+decisions, as they would without Refloat. Later decisions on them are superseded. A
+release of no messages marks where a cut-over began: Armada's own ingester had
+applied everything before it.`,
+		Example: "  refloatctl get releases --job-db postgres://refloat@db:5432/scheduler",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return getReleases(cmd, f)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().IntVar(&f.limit, "last", 0, "only the last N releases")
+	return cmd
+}
+
+func getReleases(cmd *cobra.Command, f getFlags) error {
+	var all []*query.Release
+	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+		return q.Releases(jobdb.RecordFilter{Last: f.limit}, func(r *jobdb.Release) error {
+			all = append(all, query.ReleaseOf(r))
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return list(cmd, f.output, &releaseRows, all)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -255,7 +257,7 @@ type readingBack struct {
 func (x *readingBack) check(t *testing.T, e *query.Explanation, plant bool) {
 	t.Helper()
 	var out bytes.Buffer
-	printCase(&out, e)
+	text.Case(&out, e)
 	text, b := out.String(), &e.Basis
 	if wrong := differences(text, b.Job.Partition, b.Decision, b.Run); len(wrong) > 0 {
 		t.Errorf("run %d of job %s: %s\n%s", b.Decision.RunIndex, b.Decision.JobID, strings.Join(wrong, "\n"), text)

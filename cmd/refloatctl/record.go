@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
-	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type recordFlags struct {
@@ -57,11 +58,8 @@ A gap in the middle is an error. A missing beginning is reported.`,
 	set.StringVar(&f.to, "to", toNow, "last message: now, a position, or a time")
 	set.IntVar(&f.partition, "partition", allOfThem, "only this partition (default: all)")
 	set.BoolVar(&f.follow, "follow", false, "continue with new messages, until interrupted")
-	settings.Bind(cmd)
+	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := loadSettings(cmd); err != nil {
-			return err
-		}
 		span, err := f.span()
 		if err != nil {
 			return usageError{err}
@@ -133,20 +131,20 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 	if err != nil {
 		return err
 	}
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	r := &recorder{
 		topic: topic, partitions: partitions, span: s, to: to,
 		note: func(format string, args ...any) {
-			bar.done()
+			bar.Done()
 			fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 		},
 		progress: func(n int, at int64) {
-			bar.say("recording %s: %s, up to %s", name, plural.Of(n, "message"), timeText(at))
+			bar.Say("recording %s: %s, up to %s", name, plural.Of(n, "message"), query.TimeText(at))
 		},
 	}
 	err = r.run(cmd.Context())
-	bar.done()
+	bar.Done()
 	ended := s.follow && cmd.Context().Err() != nil // the normal way to end it
 	if ended && errors.Is(err, cmd.Context().Err()) {
 		err = nil

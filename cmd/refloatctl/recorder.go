@@ -254,12 +254,5 @@ func (r *recorder) follow(ctx context.Context, sources []*source) error {
 	if err := r.to.flush(); err != nil {
 		return err
 	}
-	wait := time.NewTimer(followPoll)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return eventlog.Sleep(ctx, followPoll)
 }

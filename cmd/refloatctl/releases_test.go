@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refloat/refloat/internal/app"
@@ -116,7 +118,7 @@ func TestReleases(t *testing.T) {
 	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"supersededDecision":`, `"released":true`)
 	ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, "superseded: the decision came too late and had no effect", " had been released, because no decision came in time")
 	ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"superseded":true`, `"release":{"partition":`)
-	ctl(t, "get", "decisions", "--data", data, "--job", job).exits(t, exitFine).says(t, supersededText)
+	ctl(t, "get", "decisions", "--data", data, "--job", job).exits(t, exitFine).says(t, text.Superseded)
 	for line := range strings.Lines(ctl(t, "get", "decisions", "--all", "--data", data, "-o", "json").exits(t, exitFine).out) {
 		if superseded, _ := jsonLine(t, line)["superseded"].(bool); !superseded {
 			t.Errorf("not superseded: %s", line)

@@ -10,9 +10,12 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -61,7 +64,7 @@ With --verify, it is the command verify.`,
 					return err
 				}
 				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: runtime.GOMAXPROCS(0)}
-				return cmp.Or(checkOutput(f.output), verify(cmd, v))
+				return verify(cmd, v)
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
@@ -96,14 +99,14 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	if err != nil {
 		return err
 	}
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	messages := 0
 	by := audit.Rules{Set: set.Set, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion)}
 	for partition := range log.Partitions() {
 		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {
-				bar.say("replaying: %s", plural.Of(messages, "message"))
+				bar.Say("replaying: %s", plural.Of(messages, "message"))
 			}
 			for _, r := range o.Records {
 				if err := p.print(partition, r, f.all); err != nil {
@@ -116,7 +119,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 			return err
 		}
 	}
-	bar.done()
+	bar.Done()
 	return errors.Join(p.end(), out.Flush())
 }
 
@@ -140,19 +143,17 @@ func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 // recordPrinter prints records as a table or as JSON lines.
 type recordPrinter struct {
 	json  *json.Encoder
-	table *table
+	table *show.Table
 }
 
-func newRecordPrinter(w io.Writer, output string) (*recordPrinter, error) {
-	switch output {
-	case outputJSON:
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		return &recordPrinter{json: enc}, nil
-	case outputTable:
-		return &recordPrinter{table: newTable(w, "JOB", "RUN", "QUEUE", "DECISION", "CODE", "RULE", "USED", "DELAY", "WHY")}, nil
+func newRecordPrinter(w io.Writer, form string) (*recordPrinter, error) {
+	switch form {
+	case show.FormJSON:
+		return &recordPrinter{json: show.JSONLines(w)}, nil
+	case show.FormTable:
+		return &recordPrinter{table: show.NewTable(w, "JOB", "RUN", "QUEUE", "DECISION", "CODE", "RULE", "USED", "DELAY", "WHY")}, nil
 	}
-	return nil, badOutput(output)
+	return nil, usageError{show.UnknownForm(form, show.FormTable, show.FormJSON)}
 }
 
 // print prints a decision, and with all also other records.
@@ -173,9 +174,9 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 		}
 		why := ""
 		if superseded {
-			why = supersededText
+			why = text.Superseded
 		}
-		p.table.row(other.JobID, other.RunID, other.Queue, other.Record, other.Reason, "", "", "", why)
+		p.table.Row(other.JobID, other.RunID, other.Queue, other.Record, other.Reason, "", "", "", why)
 		return nil
 	}
 	shown := audit.DecisionOf(partition, d)
@@ -183,27 +184,23 @@ func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded
 		return p.json.Encode(shown)
 	}
 	if superseded {
-		shown.Reason = supersededText + ": " + shown.Reason
+		shown.Reason = text.Superseded + ": " + shown.Reason
 	}
-	p.table.row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, query.RuleName(shown.Policy, shown.Rule), usedText(&shown), shown.Delay, shown.Reason)
+	p.table.Row(shown.JobID, fmt.Sprint(shown.RunIndex), shown.Queue, kindOf(d), shown.Code, query.RuleName(shown.Policy, shown.Rule), text.Used(&shown), shown.Delay, shown.Reason)
 	return nil
 }
 
 // kindOf names a decision, and marks one in shadow.
 func kindOf(d *chain.Decision) string {
-	kind := "JobFailed"
-	if d.Requeue {
-		kind = "JobRequeued"
-	}
 	if d.Shadow {
-		kind += " (shadow)"
+		return d.Kind() + text.EffectNote(query.InShadow)
 	}
-	return kind
+	return d.Kind()
 }
 
 func (p *recordPrinter) end() error {
 	if p.table == nil {
 		return nil
 	}
-	return p.table.flush()
+	return p.table.Flush()
 }

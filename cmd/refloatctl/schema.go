@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
@@ -60,7 +61,7 @@ first part.`,
 func printField(w io.Writer, f policyfile.Field, below []policyfile.Field) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s %s\n", bold(w, name), value)
+			fmt.Fprintf(w, "%s %s\n", show.Bold(w, name), value)
 		}
 	}
 	line("KIND:    ", f.Kind)
@@ -72,13 +73,13 @@ func printField(w io.Writer, f policyfile.Field, below []policyfile.Field) {
 	if len(below) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s\n", bold(w, "FIELDS"))
-	t := newTable(w, "  NAME", "TYPE", "DEFAULT", "DESCRIPTION")
+	fmt.Fprintf(w, "\n%s\n", show.Bold(w, "FIELDS"))
+	t := show.NewTable(w, "  NAME", "TYPE", "DEFAULT", "DESCRIPTION")
 	for _, b := range below {
 		first, _, _ := strings.Cut(b.Text, ". ")
-		t.row("  "+b.Name(), b.Type, b.Default, strings.TrimSuffix(first, "."))
+		t.Row("  "+b.Name(), b.Type, b.Default, strings.TrimSuffix(first, "."))
 	}
-	_ = t.flush()
+	_ = t.Flush()
 }
 
 // wrapped wraps a text into lines.

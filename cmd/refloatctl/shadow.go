@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/plural"
@@ -58,23 +61,23 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 				return err
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			if f.output == outputJSON {
-				enc := jsonLines(out)
+			if f.output == show.FormJSON {
+				enc := show.JSONLines(out)
 				err = f.read(cmd, filter, func(l *query.ShadowLine) error { return enc.Encode(l) })
 			} else {
-				var queues []*shadowQueue
+				var queues []*text.ShadowQueue
 				err = f.read(cmd, filter, func(l *query.ShadowLine) error {
 					switch {
 					case l.Queue != nil:
-						queues = append(queues, &shadowQueue{ShadowQueue: l.Queue})
+						queues = append(queues, &text.ShadowQueue{ShadowQueue: l.Queue})
 					case l.Run != nil:
 						last := queues[len(queues)-1]
-						last.runs = append(last.runs, l.Run)
+						last.Runs = append(last.Runs, l.Run)
 					}
 					return nil
 				})
 				if err == nil {
-					err = printShadow(out, f, queues)
+					err = text.Shadow(out, text.ShadowOf{Queue: f.queue, Since: f.since, Policies: f.policies, Jobs: f.jobs}, queues)
 				}
 			}
 			return errors.Join(err, out.Flush())
@@ -97,8 +100,6 @@ func (f *shadowFlags) check() (filter shadow.Filter, err error) {
 	filter.Queue = f.queue
 	fromDB := f.data != "" || f.jobDB != "" || f.log == "" && f.policies == "" && f.onServer()
 	switch {
-	case f.output != outputTable && f.output != outputJSON:
-		return filter, badOutput(f.output)
 	case f.jobs < 0:
 		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
@@ -108,12 +109,6 @@ func (f *shadowFlags) check() (filter shadow.Filter, err error) {
 	}
 	filter.Since, err = moment("--since", f.since)
 	return filter, err
-}
-
-// shadowQueue is the part of a report about one queue.
-type shadowQueue struct {
-	*query.ShadowQueue
-	runs []*query.ShadowRun
 }
 
 func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter, visit func(*query.ShadowLine) error) error {
@@ -129,11 +124,11 @@ func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter, visit func(
 		return err
 	}
 	defer func() { _ = closeLog() }()
-	bar := newProgress()
-	defer bar.done()
-	bar.say("deciding %s", plural.Of(log.Partitions(), "partition"))
+	bar := show.NewProgress()
+	defer bar.Done()
+	bar.Say("deciding %s", plural.Of(log.Partitions(), "partition"))
 	queues, err := shadow.Replay(cmd.Context(), log, set, filter)
-	bar.done()
+	bar.Done()
 	if err != nil {
 		return err
 	}

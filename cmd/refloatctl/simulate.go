@@ -2,23 +2,24 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/simulate"
+	simulatereport "github.com/refloat/refloat/internal/simulate/report"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -117,10 +118,7 @@ func (f *simulateFlags) check(jobs, seeds bool) error {
 	case jobs && f.jobs < 1:
 		return usageError{fmt.Errorf("--jobs %d: want 1 or more", f.jobs)}
 	}
-	if err := f.checkInputs(); err != nil {
-		return err
-	}
-	return checkOutput(f.output)
+	return f.checkInputs()
 }
 
 // seedsToCompare is how many seeds candidates are compared under, if nothing else is said.
@@ -187,19 +185,19 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 		}
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	if f.output == outputJSON {
+	if f.output == show.FormJSON {
 		return errors.Join(writeSimulations(out, results, in.allAssumed()), out.Flush())
 	}
 	for i, of := range results {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		if err := printSimulation(out, of[0], f.seeds); err != nil {
+		if err := text.Simulation(out, of[0], f.seeds); err != nil {
 			return err
 		}
 	}
 	if len(results) > 1 || f.seeds > 1 {
-		if err := printComparisons(out, simulate.Compare(results)); err != nil {
+		if err := text.Comparisons(out, simulate.Compare(results)); err != nil {
 			return err
 		}
 	}
@@ -264,7 +262,7 @@ type comparisonJSON struct {
 }
 
 func writeSimulations(w io.Writer, results [][]*simulate.Result, assumed []string) (err error) {
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for _, of := range results {
 		for _, r := range of {
 			err = errors.Join(err, enc.Encode(simulationJSON{"Simulation", r, assumed}))
@@ -278,108 +276,11 @@ func writeSimulations(w io.Writer, results [][]*simulate.Result, assumed []strin
 	return err
 }
 
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
-}
-
-// hours lists resource-hours by resource.
-func hours(of map[string]float64, resources []string) (cells []string) {
-	for _, name := range resources {
-		cells = append(cells, fmt.Sprintf("%.1f", of[name]))
+// writePage writes the results as an HTML page. A page that cannot be made leaves the file as it was.
+func writePage(path string, results [][]*simulate.Result, assumed []string) error {
+	var page bytes.Buffer
+	if err := simulatereport.Write(&page, results, assumed); err != nil {
+		return fmt.Errorf("--html: %w", err)
 	}
-	return cells
-}
-
-// shortResource leaves out the domain of a resource, unless another one has the same name then.
-func shortResource(name string, all []string) string {
-	last := func(name string) string { return name[strings.LastIndex(name, "/")+1:] }
-	short := last(name)
-	for _, other := range all {
-		if other != name && last(other) == short {
-			return name
-		}
-	}
-	return short
-}
-
-// printQueues prints what became of each queue's jobs, and how long they took.
-func printQueues(w io.Writer, r *simulate.Result) error {
-	t := newTable(w, "QUEUE", "JOBS", "DONE", "LOST", "RETRIES", "PREEMPTED", "BELOW SHARE", "FAIR-SHARE ERROR", "AT MOST")
-	row := func(name string, q *simulate.Tally, shares ...string) {
-		t.row(append([]string{name, fmt.Sprint(q.Jobs), fmt.Sprint(q.Done), fmt.Sprint(q.Lost), fmt.Sprint(q.Retries), fmt.Sprint(q.Preemptions)}, shares...)...)
-	}
-	percent := func(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
-	for i := range r.Queues {
-		q := &r.Queues[i]
-		row(q.Queue, &q.Tally, percent(q.Shortfall), percent(q.FairShareError), percent(q.MaxFairShareError))
-	}
-	row("all", &r.Tally, "", "", "")
-	if err := t.flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	t = newTable(w, "QUEUE", "WAIT P50", "P95", "P99", "RETRY WAIT P95", "COMPLETION P50", "P95", "P99")
-	times := func(name string, q *simulate.Tally) {
-		t.row(name, seconds(q.Waiting.P50), seconds(q.Waiting.P95), seconds(q.Waiting.P99), seconds(q.RetryWaiting.P95),
-			seconds(q.Completion.P50), seconds(q.Completion.P95), seconds(q.Completion.P99))
-	}
-	for i := range r.Queues {
-		times(r.Queues[i].Queue, &r.Queues[i].Tally)
-	}
-	times("all", &r.Tally)
-	if err := t.flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	return nil
-}
-
-func printSimulation(w io.Writer, r *simulate.Result, seeds int) error {
-	fmt.Fprintf(w, "%s, seed %d", oneLine(r.Candidate), r.Seed)
-	if seeds > 1 {
-		fmt.Fprintf(w, " (the first of %d)", seeds)
-	}
-	fmt.Fprintf(w, ": of %s, %d done (%d of them by retries), %d lost, %d not over, after %.1f hours\n", plural.Of(r.Jobs, "job"), r.Done, r.DoneByRetries, r.Lost, r.NotOver, r.Hours)
-	for _, reason := range slices.Sorted(maps.Keys(r.NotOverBecause)) {
-		fmt.Fprintf(w, "  not over: %d %s\n", r.NotOverBecause[reason], reason)
-	}
-	if r.Cancelled > 0 {
-		fmt.Fprintf(w, "  cancelled: %d\n", r.Cancelled)
-	}
-	fmt.Fprintf(w, "  %s, %d of them retries; %s; %s passed by a retry of their queue\n",
-		plural.Of(r.Runs, "run"), r.Retries, plural.Of(r.Preemptions, "preemption"), plural.Of(r.Passed, "first run"))
-	fmt.Fprintf(w, "  done within %s: %d; shares and use are averages from hour %.1f to %.1f (average use %.0f%%)\n", seconds(r.InTimeSeconds), r.DoneInTime, r.Measured.From, r.Measured.Until, 100*r.MeanUse)
-	if r.Tail.Hours > 0 {
-		fmt.Fprintf(w, "  %.1f hours after the last submission are apart: %s, average use %.0f%%\n", r.Tail.Hours, plural.Of(r.Tail.Done, "job")+" done", 100*r.Tail.MeanUse)
-	}
-	fmt.Fprintln(w)
-	if err := printQueues(w, r); err != nil {
-		return err
-	}
-	var headings []string
-	for _, name := range r.Resources {
-		headings = append(headings, strings.ToUpper(shortResource(name, r.Resources))+" HOURS")
-	}
-	t := newTable(w, append([]string{"CAUSE", "POLICY", "RULE", "CODE", "RUNS", "RETRIED"}, headings...)...)
-	for i := range r.Failures {
-		x := &r.Failures[i]
-		t.row(append([]string{x.Cause, x.Policy, x.Rule, x.Code, fmt.Sprint(x.Runs), fmt.Sprint(x.Retried)}, hours(x.WastedHours, r.Resources)...)...)
-	}
-	t.row(append([]string{"all that was wasted", "", "", "", "", ""}, hours(r.WastedHours, r.Resources)...)...)
-	t.row(append([]string{"useful", "", "", "", "", ""}, hours(r.UsefulHours, r.Resources)...)...)
-	if err := t.flush(); err != nil || len(r.AvoidedNodes) == 0 {
-		return err
-	}
-	fmt.Fprintf(w, "\navoided nodes (the average use of all nodes is %.0f%%):\n", 100*r.MeanUse)
-	t = newTable(w, "NODE", "AVOIDED", "RUNS", "FAILED", "USE")
-	for _, n := range r.AvoidedNodes[:min(10, len(r.AvoidedNodes))] {
-		t.row(n.Node, fmt.Sprint(n.Avoided), fmt.Sprint(n.Runs), fmt.Sprint(n.Failed), fmt.Sprintf("%.0f%%", 100*n.Use))
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more := len(r.AvoidedNodes) - 10; more > 0 {
-		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "node"))
-	}
-	return nil
+	return os.WriteFile(path, page.Bytes(), 0o644)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/simulate"
 	past "github.com/refloat/refloat/internal/simulate/history"
 	"github.com/refloat/refloat/internal/simulate/trace"
@@ -137,7 +138,7 @@ func (f *simulateFlags) clusterOf(ctx context.Context, in *simulated, seen *past
 	in.workload = fitting
 	if n := len(left); n > 0 {
 		in.assumed = append(in.assumed, fmt.Sprintf("%s would fit no node even if it were empty, and %s left out: %s",
-			plural.Of(n, "job"), map[bool]string{true: "is", false: "are"}[n == 1], oneLine(strings.Join(left[:min(n, 5)], ", "))))
+			plural.Of(n, "job"), map[bool]string{true: "is", false: "are"}[n == 1], query.OneLine(strings.Join(left[:min(n, 5)], ", "))))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/cmd/internal/text"
+
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/simulate"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -49,14 +50,6 @@ func parseSweep(fields []string) (s sweep, err error) {
 	return s, nil
 }
 
-// sweepPoint is a line of `simulate --sweep -o json`: how the candidates compare at one load and rate of failures.
-type sweepPoint struct {
-	Record      string                `json:"record"` // SweepPoint
-	Load        float64               `json:"load"`
-	Failures    float64               `json:"failures"`
-	Comparisons []simulate.Comparison `json:"comparisons"`
-}
-
 // runSweep compares the candidates at each point.
 func runSweep(ctx context.Context, w io.Writer, f simulateFlags, candidates []simulate.Candidate, in *simulated, workload *simulate.Workload) error {
 	s, err := parseSweep(f.sweep)
@@ -66,7 +59,7 @@ func runSweep(ctx context.Context, w io.Writer, f simulateFlags, candidates []si
 	if workload.Given != nil {
 		return usageError{errors.New("--sweep: only a generated workload has a load and chances to multiply: omit --workload-from and --trace")}
 	}
-	var points []sweepPoint
+	var points []text.SweepPoint
 	for _, load := range s.load {
 		for _, failures := range s.failures {
 			cluster, scaled := in.cluster.WithQueues(candidates...).Scaled(failures), workload.Scaled(load, failures)
@@ -77,72 +70,15 @@ func runSweep(ctx context.Context, w io.Writer, f simulateFlags, candidates []si
 			if err != nil {
 				return err
 			}
-			points = append(points, sweepPoint{"SweepPoint", load, failures, simulate.Compare(results)})
+			points = append(points, text.SweepPoint{Record: "SweepPoint", Load: load, Failures: failures, Comparisons: simulate.Compare(results)})
 		}
 	}
-	if f.output == outputJSON {
-		enc := jsonLines(w)
+	if f.output == show.FormJSON {
+		enc := show.JSONLines(w)
 		for i := range points {
 			err = errors.Join(err, enc.Encode(points[i]))
 		}
 		return err
 	}
-	return printSweep(w, points)
-}
-
-// printSweep prints a table for each measure of the headline, and whether the order of the candidates is the same everywhere.
-func printSweep(w io.Writer, points []sweepPoint) error {
-	first := points[0].Comparisons
-	fmt.Fprintf(w, "medians of %s at each load and rate of failures, as multiples of the workload's; * marks differences that are hardly chance\n", plural.Of(first[0].Seeds, "seed"))
-	heads := []string{"LOAD", "FAILURES", letter(0)}
-	for i := range first {
-		fmt.Fprintf(w, "  %s: %s\n", letter(i), oneLine(first[i].Candidate))
-		if i > 0 {
-			heads = append(heads, letter(i)+" - "+letter(0))
-		}
-	}
-	for m := range first[0].Headline {
-		fmt.Fprintf(w, "\n%s\n", first[0].Headline[m].Name)
-		t := newTable(w, heads...)
-		for i := range points {
-			p := &points[i]
-			cells := []string{fmt.Sprint(p.Load), fmt.Sprint(p.Failures), p.Comparisons[0].Headline[m].String()}
-			for _, c := range p.Comparisons[1:] {
-				cells = append(cells, starred(c.Headline[m].Difference))
-			}
-			t.row(cells...)
-		}
-		if err := t.flush(); err != nil {
-			return err
-		}
-		for i := range first[1:] {
-			fmt.Fprintln(w, ranking(points, m, i+1))
-		}
-	}
-	return nil
-}
-
-// ranking says whether a candidate is on one side of the first one at all points where they differ.
-func ranking(points []sweepPoint, measure, candidate int) string {
-	above, below := 0, 0
-	for i := range points {
-		d := points[i].Comparisons[candidate].Headline[measure].Difference
-		switch {
-		case !d.Differs:
-		case cmp.Compare(d.Median, 0) > 0:
-			above++
-		default:
-			below++
-		}
-	}
-	a, b, all := letter(0), letter(candidate), plural.Of(len(points), "point")
-	switch {
-	case above == 0 && below == 0:
-		return fmt.Sprintf("%s and %s are told apart at none of %s", b, a, all)
-	case below == 0:
-		return fmt.Sprintf("%s is above %s at %d of %s, and below it at none: the order holds", b, a, above, all)
-	case above == 0:
-		return fmt.Sprintf("%s is below %s at %d of %s, and above it at none: the order holds", b, a, below, all)
-	}
-	return fmt.Sprintf("%s is above %s at %d of %s, and below it at %d: the order depends on load and failures", b, a, above, all, below)
+	return text.Sweep(w, points)
 }

@@ -36,8 +36,6 @@ until interrupted. The JSON form is that of ` + "`get decisions`" + `.`,
 				return err
 			}
 			switch {
-			case f.output != outputTable && f.output != outputJSON:
-				return badOutput(f.output)
 			case f.last < 0 || f.every <= 0:
 				return usageError{fmt.Errorf("--last %d, --every %v: want 0 or more, and a duration above 0", f.last, f.every)}
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/app"
 )
@@ -85,12 +85,12 @@ func TestHostileNames(t *testing.T) {
 	}
 	shown := 0
 	for _, args := range commands {
-		for _, form := range []string{outputTable, outputJSON, outputYAML} {
+		for _, form := range []string{show.FormTable, show.FormJSON, show.FormYAML} {
 			run := slices.Clone(args)
 			if args[0] != "replay" || args[1] != "--log" {
 				run = append(run, "--data", data)
 			}
-			if form != outputTable {
+			if form != show.FormTable {
 				run = append(run, "-o", form)
 			}
 			r := ctl(t, run...)
@@ -104,23 +104,5 @@ func TestHostileNames(t *testing.T) {
 	}
 	if shown < 8 {
 		t.Errorf("only %d outputs show the hostile names", shown)
-	}
-}
-
-// One long cell does not widen every row.
-func TestTableIsBounded(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	table := newTable(&out, "JOB", "QUEUE", "WHY")
-	long := strings.Repeat("é", 70_000)
-	table.row(long, "ml", long)
-	for range 1000 {
-		table.row("j", "ml", "ok")
-	}
-	if err := table.flush(); err != nil {
-		t.Fatal(err)
-	}
-	if out.Len() > 1000*200+2*len(long) || !strings.Contains(out.String(), "…") {
-		t.Errorf("1000 rows and a long one take %d bytes", out.Len())
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/suggest"
 )
 
 const outputJUnit = "junit"
@@ -54,9 +54,6 @@ Exit codes: 0 passed, 1 failed (or a finding), 2 usage, 3 environment.`,
   refloatctl test my-policies -o junit > report.xml
   refloatctl test my-policies/ml_test.yaml --update`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{outputText, outputJSON, outputJUnit}, f.output) {
-				return usageError{suggest.Unknown("-o", f.output, "text", "json", "junit")}
-			}
 			if len(args) == 0 {
 				args = []string{"."}
 			}
@@ -64,7 +61,7 @@ Exit codes: 0 passed, 1 failed (or a finding), 2 usage, 3 environment.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
-	cmd.Flags().StringVarP(&f.output, "output", "o", outputText, "text, json (one test a line) or junit")
+	addForms(cmd, &f.output, "text, json (one test a line) or junit", outputText, show.FormJSON, outputJUnit)
 	cmd.Flags().BoolVar(&f.update, "update", false, "replace the expectations in the files by the actual outcomes")
 	cmd.Flags().BoolVar(&f.coverage, "coverage", false, "list rules that no test reached")
 	cmd.Flags().BoolVar(&f.mutate, "mutate", false, "break each rule and limit, and list mutants that no test detected")

@@ -124,7 +124,7 @@ func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain
 	}
 	// Nothing is written that `test` or `lint` would refuse.
 	if _, err := suite.Parse(policyfile.File{Name: name, Data: data}); err != nil {
-		return "", fmt.Errorf("record: no test can say what happened to %s: %w", oneLine(of), err)
+		return "", fmt.Errorf("record: no test can say what happened to %s: %w", query.OneLine(of), err)
 	}
 	for _, file := range policies {
 		if _, err := policyfile.Parse([]policyfile.File{file}); err != nil {
@@ -151,7 +151,7 @@ func recordGroup(cmd *cobra.Command, f testRecordFlags) error {
 		return err
 	}
 	if len(h.Decisions) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "no run of group %s was decided\n", oneLine(f.group))
+		fmt.Fprintf(cmd.ErrOrStderr(), "no run of group %s was decided\n", query.OneLine(f.group))
 		return errFinding
 	}
 	name, err := f.keep(cmd, f.group, h.Decisions, func(paths map[uint64][]string) ([]byte, error) {
@@ -202,7 +202,7 @@ func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory
 		}
 		return err
 	})
-	return h, f.oneGroup(cmd, err)
+	return h, f.asked(cmd, groupError(err))
 }
 
 // historyOf reads the job's history from the job database.

@@ -9,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // report prints the results of the tests, and their coverage.
@@ -26,7 +28,7 @@ func (b *bench) report(cmd *cobra.Command, f testFlags) error {
 		}
 	}
 	switch f.output {
-	case outputJSON:
+	case show.FormJSON:
 		err = b.json(out)
 	case outputJUnit:
 		err = b.junit(out)
@@ -67,9 +69,9 @@ func (b *bench) text(w io.Writer, verbose bool, red int) {
 			total++
 			switch {
 			case r.Failed():
-				fmt.Fprintf(w, "%s  %s\n", bold(w, "FAIL"), r.Explain(s.File))
+				fmt.Fprintf(w, "%s  %s\n", show.Bold(w, "FAIL"), r.Explain(s.File))
 			case verbose:
-				fmt.Fprintf(w, "ok    %s:%d:%d: %s\n", s.File, r.Test.Line, r.Test.Column, oneLine(r.Test.Name))
+				fmt.Fprintf(w, "ok    %s:%d:%d: %s\n", s.File, r.Test.Line, r.Test.Column, query.OneLine(r.Test.Name))
 			}
 		}
 	}
@@ -98,7 +100,7 @@ func (b *bench) json(w io.Writer) error {
 		Error  string `json:"error,omitempty"`
 		Steps  []step `json:"steps"`
 	}
-	enc := jsonLines(w)
+	enc := show.JSONLines(w)
 	for i, s := range b.suites {
 		for k := range b.results[i] {
 			r := &b.results[i][k]
@@ -227,8 +229,8 @@ func (b *bench) place(digest [32]byte, kind, name, rule, field string) string {
 
 // mutate lists the mutants that no test detected, and reports whether there are any.
 func (b *bench) mutate(w io.Writer) (survived bool, err error) {
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	for _, c := range suite.Covered(slices.Concat(b.results...)) {
 		mutants, err := suite.Mutants(c.Set)
 		if err != nil {
@@ -238,12 +240,12 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 		var left []suite.Mutant
 		cases := b.casesOf(c.Set)
 		for i := range mutants {
-			bar.say("mutants: %d of %d", i, len(mutants))
+			bar.Say("mutants: %d of %d", i, len(mutants))
 			if !mutants[i].Killed(c.Set, cases) {
 				left = append(left, mutants[i])
 			}
 		}
-		bar.done()
+		bar.Done()
 		fmt.Fprintf(w, "\nmutants of policy set %x: %d of %d detected by a test\n", digest[:6], len(mutants)-len(left), len(mutants))
 		for _, m := range left {
 			survived = true

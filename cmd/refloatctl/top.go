@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -49,7 +48,7 @@ superseded ones, had no effect and are not counted.`,
 	hidePulsar(cmd)
 	f.bindServer(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", outputTable, listOutputHelp)
+	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&by, "by", by, "what to count by: queue, policy, rule, node or category")
 	flags.StringVar(&f.ask.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only jobs of this job set")
@@ -58,26 +57,19 @@ superseded ones, had no effect and are not counted.`,
 	flags.IntVar(&f.ask.Limit, "limit", 10, "maximum number of rows; 0: all")
 	f.bindFailures(cmd, "only decisions on failures")
 	complete(cmd, "by", jobdb.Tops...)
-	complete(cmd, "output", listOutputs...)
 	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
 func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
-	counted := rows[query.Top]{
-		columns: []column[query.Top]{
-			{heading: map[string]string{"queue": "QUEUE", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], cell: func(t query.Top) string { return t.Key }},
-			{heading: "RETRIES", cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
-			{heading: "FAILED FOR GOOD", cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
-			{heading: "JOBS", cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},
+	counted := show.Rows[query.Top]{
+		Columns: []show.Column[query.Top]{
+			{Heading: map[string]string{"queue": "QUEUE", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], Cell: func(t query.Top) string { return t.Key }},
+			{Heading: "RETRIES", Cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
+			{Heading: "FAILED FOR GOOD", Cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
+			{Heading: "JOBS", Cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},
 		},
-		name:   func(t query.Top) string { return t.Key },
-		object: func(t query.Top) any { return t },
-	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	row, end, err := counted.printer(out, f.output)
-	if err != nil {
-		return err
+		Name: func(t query.Top) string { return t.Key },
 	}
 	limit := f.ask.Limit
 	if limit > 0 {
@@ -88,13 +80,9 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	if more {
 		top = top[:limit]
 	}
-	for _, t := range top {
-		err = errors.Join(err, row(t))
-	}
 	if err == nil {
-		err = end()
+		err = list(cmd, f.output, &counted, top)
 	}
-	err = errors.Join(err, out.Flush())
 	switch {
 	case err != nil:
 	case len(top) == 0:

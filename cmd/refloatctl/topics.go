@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
-	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/doctor"
 )
 
@@ -66,11 +65,8 @@ start the evaluators once with --accept-partitions N.`,
 	cmd.Flags().StringVar(&retainDecisions, "retain-decisions", "forever", "how long decisions are retained: forever, or at least 1d, such as 90d")
 	cmd.Flags().StringVar(&retainEvents, "retain-events", "", "how long events are retained after their acknowledgement: forever, or a time such as 7d (default: as they are; forever with --create-events)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be done")
-	settings.Bind(cmd)
+	bindSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := loadSettings(cmd); err != nil {
-			return err
-		}
 		if spec.Partitions < 0 {
 			return usageError{fmt.Errorf("--partitions %d: want 1 or more, or omit it", spec.Partitions)}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +15,13 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/apiflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
+	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type upFlags struct {
@@ -55,15 +59,7 @@ the file.`,
   refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x
   PGPASSWORD=… refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --job-db postgres://refloat@db:5432/refloat`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := settings.Load(cmd); err != nil {
-				if errors.Is(err, settings.ErrPrinted) {
-					return err
-				}
-				return usageError{err}
-			}
-			return up(cmd, f)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd, f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "data directory, created if it does not exist (required)")
@@ -86,7 +82,7 @@ the file.`,
 	flags.BoolVar(&f.drained, "exit-when-drained", false, "exit with a summary when everything fed is decided and in the job database")
 	flags.BoolVar(&f.quiet, "quiet", false, "log only warnings and errors, and print no summary")
 	settings.MayBeEmpty(cmd, "listen")
-	settings.Bind(cmd)
+	bindSettings(cmd)
 	return cmd
 }
 
@@ -137,8 +133,8 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if f.quiet {
 		level = slog.LevelWarn
 	}
-	bar := newProgress()
-	defer bar.done()
+	bar := show.NewProgress()
+	defer bar.Done()
 	start := time.Now()
 	var fed app.Status
 	drained := false
@@ -148,13 +144,13 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)), Memory: memory,
-		Progress: func(s app.Status) { fed = s; bar.say("fed %d of %d messages", s.Fed, s.Total) },
+		Progress: func(s app.Status) { fed = s; bar.Say("fed %d of %d messages", s.Fed, s.Total) },
 		Drained:  func() { drained = true },
 		Fatal:    func(err error) { os.Exit(exitCode(cmd.CommandPath(), err)) },
 		Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 		Now:      time.Now,
 	})
-	bar.done()
+	bar.Done()
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		return printedProblems(cmd, problems)
 	}
@@ -199,4 +195,38 @@ func parsePace(s string) (float64, error) {
 		return 0, fmt.Errorf("--pace %q: want a factor above 0, such as 10x or 0.5x", s)
 	}
 	return v, nil
+}
+
+// summarize prints what up decided, and commands to try next.
+func summarize(cmd *cobra.Command, f upFlags, took time.Duration) error {
+	out := cmd.OutOrStdout()
+	from := f.source(nil)
+	s, err := from.Summary(cmd.Context())
+	if err != nil {
+		return err
+	}
+	example, err := from.Example(cmd.Context())
+	if err != nil {
+		return err
+	}
+	text.Decisions(out, s)
+	text.Jobs(out, s, took)
+	fmt.Fprintf(out, "\n%s\n", show.Bold(out, "Try next"))
+	if example != "" {
+		fmt.Fprintf(out, "  bin/refloatctl explain %s %s\n", example, f.deployment)
+	}
+	fmt.Fprintf(out, "  bin/refloatctl get jobs %s --waiting\n", f.deployment)
+	fmt.Fprintf(out, "  bin/refloatctl get decisions %s -o json\n", f.deployment)
+	if len(s.Releases) > 0 {
+		fmt.Fprintf(out, "  bin/refloatctl get releases %s\n", f.deployment)
+	}
+	if slices.ContainsFunc(s.Decisions, func(c query.DecisionCount) bool { return c.Shadow }) {
+		fmt.Fprintf(out, "  bin/refloatctl shadow report %s\n", f.deployment)
+	}
+	fmt.Fprintf(out, "  bin/refloatctl verify --data %s\n", f.data)
+	if f.policies != "" {
+		fmt.Fprintf(out, "  edit %s, then: bin/refloatctl lint %s && bin/refloatctl replay --log %s --policies %s\n",
+			f.policies, f.policies, app.Dir(f.data).Events(), f.policies)
+	}
+	return nil
 }

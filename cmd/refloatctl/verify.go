@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,16 +11,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/archive"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/report"
-	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/checkpoint/storage"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type verifyFlags struct {
@@ -67,9 +69,6 @@ verified, 2 usage, 3 the logs could not be read.`,
   refloatctl verify --check-signature report.json --public-key key.pub --data .refloat-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(f.output); err != nil {
-				return err
-			}
 			switch {
 			case f.check != "" && f.sign != "":
 				return usageError{errors.New("--sign and --check-signature are two commands: give only one")}
@@ -249,10 +248,10 @@ func verify(cmd *cobra.Command, f verifyFlags) error {
 	switch {
 	case f.sign != "":
 		err = printSigned(cmd.OutOrStdout(), r, key)
-	case f.output == outputJSON:
-		err = jsonLines(cmd.OutOrStdout()).Encode(r)
+	case f.output == show.FormJSON:
+		err = show.JSONLines(cmd.OutOrStdout()).Encode(r)
 	default:
-		printReport(cmd.OutOrStdout(), r, f.waiting)
+		text.Report(cmd.OutOrStdout(), r, f.waiting)
 	}
 	if err == nil && !r.Verified {
 		return errFinding
@@ -273,10 +272,10 @@ func (f *verifyFlags) makeReport(cmd *cobra.Command, o report.Options) (r *repor
 		}
 		return r, err
 	}
-	bar, began := newProgress(), time.Now()
-	defer bar.done()
+	bar, began := show.NewProgress(), time.Now()
+	defer bar.Done()
 	o.Progress = func(p report.Progress) {
-		bar.say("verifying: %s%s", plural.Of(int(p.Messages), "message"), leftText(p.Share, time.Since(began)))
+		bar.Say("verifying: %s%s", plural.Of(int(p.Messages), "message"), leftText(p.Share, time.Since(began)))
 	}
 	err = f.readAll(cmd.Context(), func(logs audit.Logs) (err error) {
 		r, err = report.Make(cmd.Context(), logs, o)
@@ -305,93 +304,7 @@ func printSigned(w io.Writer, r *report.Report, key []byte) error {
 	if err != nil {
 		return err
 	}
-	return jsonLines(w).Encode(signed)
-}
-
-func printReport(w io.Writer, r *report.Report, mayWait bool) {
-	if r.Problem != "" {
-		fmt.Fprintf(w, "%s: %s\n", audit.LogDamaged, oneLine(r.Problem))
-		return
-	}
-	differ := 0
-	for i := range r.Partitions {
-		p := &r.Partitions[i]
-		if p.Difference != nil {
-			differ++
-			printDifference(w, p)
-			continue
-		}
-		linked := p.Unknown
-		if linked == nil {
-			linked = &report.Unknown{}
-		}
-		fmt.Fprintf(w, "partition %d: %s in %s, %s, policy generation %d, %s; running hash %s; %s not decided yet; ignored: %s\n",
-			p.Partition, plural.Of(p.Messages, "message"), plural.Of(p.Envelopes-linked.Envelopes, "envelope"), plural.Of(p.Decisions, "decision"),
-			p.Generation, plural.Of(p.Epochs, "epoch"), p.RunningHash, plural.Of(p.Waiting, "message"), ignoredText(p.Ignored))
-		if p.Begin.Envelope > 0 {
-			fmt.Fprintf(w, "partition %d: envelopes 1 to %d, with %s, were not read: the state after them is that of a checkpoint\n", p.Partition, p.Begin.Envelope, plural.Of(p.Given, "decision"))
-		}
-		if p.Unknown != nil {
-			fmt.Fprintf(w, "partition %d: only linked, not decided again: %s with %s, which answer %s; %s acknowledged that the state was lost, and the events up to %v are unknown\n",
-				p.Partition, plural.Of(linked.Envelopes, "envelope"), plural.Of(linked.Decisions, "decision"), plural.Of(linked.Messages, "message"), linked.By, linked.UpTo)
-		}
-	}
-	if differ > 0 {
-		fmt.Fprintf(w, "differences in %d of %s\n", differ, plural.Of(len(r.Partitions), "partition"))
-		return
-	}
-	fmt.Fprintln(w, verifiedText(r))
-	if r.Waiting > 0 && !mayWait {
-		fmt.Fprintf(w, "not verified: the decision log does not answer %s. Is it complete? If an evaluator is running, use --allow-waiting\n", plural.Of(r.Waiting, "message"))
-	}
-}
-
-// verifiedText says what was decided again, and what was not.
-func verifiedText(r *report.Report) string {
-	text := fmt.Sprintf("verified: deciding %s again gives the same %s, byte for byte", plural.Of(r.Messages, "message"), plural.Of(r.Decisions, "decision"))
-	if r.Messages == 0 && r.Linked+r.Given > 0 {
-		text = "nothing was decided again"
-	}
-	if r.Linked > 0 {
-		text += fmt.Sprintf("; of %s before a loss of the state, only the hashes were checked", plural.Of(r.Linked, "decision"))
-	}
-	if r.Given > 0 {
-		text += fmt.Sprintf("; %s before the checkpoints were not read", plural.Of(r.Given, "decision"))
-	}
-	return text
-}
-
-// printDifference prints the first difference of a partition: what it is, where, and both
-// readings.
-func printDifference(w io.Writer, p *report.Partition) {
-	d := p.Difference
-	where := ""
-	if d.Decisions != "" {
-		where += ", at " + d.Decisions + " in the decision log"
-	}
-	if d.Event != "" {
-		where += ", for the message at " + d.Event
-	}
-	fmt.Fprintf(w, "partition %d: %s: envelope %d%s\n  %s\n", p.Partition, d.Kind, d.Envelope, where, oneLine(d.Text))
-	for _, f := range d.Fields {
-		fmt.Fprintf(w, "  %s: the log has %s, deciding again gives %s\n", f.Field, oneLine(f.Logged), oneLine(f.Derived))
-	}
-	if d.Kind == audit.InputGone {
-		fmt.Fprintln(w, "  if what was deleted is in an archive, give it with --archive DIR")
-		if p.Begin.Envelope == 0 {
-			fmt.Fprintln(w, "  if evaluators write checkpoints, --checkpoints URL begins at the newest ones: what came before is then not decided again")
-		}
-	}
-}
-
-func ignoredText(ignored map[string]uint64) string {
-	var parts []string
-	for _, why := range chain.AllIgnored() {
-		if n := ignored[why.String()]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", why, n))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "none")
+	return show.JSONLines(w).Encode(signed)
 }
 
 // checkSignature checks a signed report, and the logs against it if some are given.
@@ -432,8 +345,8 @@ func checkSignature(cmd *cobra.Command, f verifyFlags) error {
 			}
 		}
 	}
-	if f.output == outputJSON {
-		err = jsonLines(cmd.OutOrStdout()).Encode(c)
+	if f.output == show.FormJSON {
+		err = show.JSONLines(cmd.OutOrStdout()).Encode(c)
 	} else {
 		err = c.print(cmd.OutOrStdout(), signed)
 	}
@@ -473,7 +386,7 @@ type checkedReport struct {
 
 func (c *checkedReport) print(w io.Writer, signed *report.Signed) error {
 	if !c.Signed {
-		problem := oneLine(c.Problem)
+		problem := query.OneLine(c.Problem)
 		if c.Key == "" {
 			problem = "not signed: " + problem
 		}
@@ -482,14 +395,14 @@ func (c *checkedReport) print(w io.Writer, signed *report.Signed) error {
 	}
 	r := &signed.Report
 	fmt.Fprintf(w, "signed with the key %s\n", c.Key)
-	fmt.Fprintf(w, "report of %s by refloatctl %s on %s: %s in %s, %s\n", r.Created, r.Program, oneLine(r.Source), plural.Of(r.Messages, "message"),
+	fmt.Fprintf(w, "report of %s by refloatctl %s on %s: %s in %s, %s\n", r.Created, r.Program, query.OneLine(r.Source), plural.Of(r.Messages, "message"),
 		plural.Of(len(r.Partitions), "partition"), plural.Of(r.Decisions, "decision"))
 	if !c.Verified {
 		fmt.Fprintln(w, "the report says that the logs were not verified:")
-		printReport(w, r, false)
+		text.Report(w, r, false)
 	}
 	for _, d := range c.Logs {
-		fmt.Fprintf(w, "the logs have changed since: %s\n", oneLine(d))
+		fmt.Fprintf(w, "the logs have changed since: %s\n", query.OneLine(d))
 	}
 	if c.Compared && len(c.Logs) == 0 {
 		fmt.Fprintln(w, "the logs still have all that the report is about, byte for byte")

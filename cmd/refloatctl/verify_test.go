@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refloat/refloat/cmd/internal/text"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/app"
@@ -184,7 +186,7 @@ func TestVerifiedText(t *testing.T) {
 		"nothing was decided again; of 1874 decisions before a loss of the state, only the hashes were checked":                                                                                                   {Linked: 1874},
 		"verified: deciding 1 message again gives the same 0 decisions, byte for byte; of 2 decisions before a loss of the state, only the hashes were checked; 3 decisions before the checkpoints were not read": {Messages: 1, Linked: 2, Given: 3},
 	} {
-		if got := verifiedText(&r); got != want {
+		if got := text.Verified(&r); got != want {
 			t.Errorf("%+v: %s, want %s", r, got, want)
 		}
 	}

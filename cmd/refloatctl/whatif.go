@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
-	"time"
+
+	"github.com/refloat/refloat/cmd/internal/text"
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
@@ -90,9 +91,6 @@ be read.`,
 
 // check checks the flags and parses the times.
 func (f *whatifFlags) check() error {
-	if err := checkOutput(f.output); err != nil {
-		return err
-	}
 	for _, t := range []struct {
 		flag, text string
 		at         *int64
@@ -154,11 +152,10 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		files[path] = set
 	}
 	asked := f.question(files)
-	bar := newProgress()
-	defer bar.done()
-	asked.Progress = func(messages uint64) { bar.sayShared("deciding: %s", plural.Of(messages, "message")) }
-	results, err := f.answers().WhatIf(cmd.Context(), asked)
-	bar.done()
+	results, err := asking(func(bar *show.Progress) ([]query.WhatIfResult, error) {
+		asked.Progress = func(messages uint64) { bar.SayShared("deciding: %s", plural.Of(messages, "message")) }
+		return f.answers().WhatIf(cmd.Context(), asked)
+	})
 	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {
 		return fmt.Errorf("%w; if what was deleted is in an archive, give it with --archive DIR", err)
 	}
@@ -172,16 +169,16 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	changed := false
 	for i, r := range results {
 		changed = changed || r.Differences() > 0
-		if f.output == outputJSON {
-			err = errors.Join(err, jsonLines(out).Encode(r))
+		if f.output == show.FormJSON {
+			err = errors.Join(err, show.JSONLines(out).Encode(r))
 			continue
 		}
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		err = errors.Join(err, printWhatif(out, &r))
+		err = errors.Join(err, text.WhatIf(out, &r))
 	}
-	if f.output == outputTable {
+	if f.output == show.FormTable {
 		fmt.Fprintln(out, "\nassumed:")
 		for _, a := range whatif.Assumptions() {
 			fmt.Fprintf(out, "- %s\n", a)
@@ -204,14 +201,7 @@ func (f *whatifFlags) answers() query.Answers {
 	return &query.Source{
 		Logs: f.readEvents,
 		Policies: func(ctx context.Context, use func(*policylog.Store) error) error {
-			return f.readEvents(ctx, func(logs audit.Logs) error {
-				store, err := policylog.OpenStore(logs.Policies, nil, time.Now)
-				if err != nil {
-					return err
-				}
-				defer store.Close()
-				return use(store)
-			})
+			return f.readEvents(ctx, func(logs audit.Logs) error { return withStore(logs.Policies, use) })
 		},
 	}
 }
@@ -226,67 +216,4 @@ func (f *whatifFlags) question(files map[string]*policyfile.Set) *query.WhatIf {
 		w.Candidates = append(w.Candidates, query.Policies{Name: path, Set: files[path]})
 	}
 	return w
-}
-
-// maxKinds is the number of kinds of changes that are printed.
-const maxKinds = 30
-
-func printWhatif(w io.Writer, r *query.WhatIfResult) error {
-	against := r.Against
-	switch against {
-	case query.AgainstDecided:
-		against = "what was decided"
-	case query.AgainstNow:
-		against = "the policies in force"
-	}
-	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", oneLine(r.Candidate), oneLine(against), r.Changed, r.Compared)
-	if r.Units > 0 {
-		fmt.Fprintf(w, "  and %d of %s that ended by themselves\n", r.UnitsChanged, plural.Of(r.Units, "unit"))
-	}
-	for _, f := range r.Fields {
-		fmt.Fprintf(w, "  %s\n", oneLine(f.String()))
-	}
-	rules := r.ChangedRules()
-	for _, u := range rules[:min(len(rules), maxKinds)] {
-		fmt.Fprintf(w, "  %s\n", oneLine(query.RuleUseText(u)))
-	}
-	if more := len(rules) - maxKinds; more > 0 {
-		fmt.Fprintf(w, "  and %s more: -o json lists them\n", plural.Of(more, "rule"))
-	}
-	if r.Differences() == 0 {
-		return nil
-	}
-	for _, text := range r.Effects() {
-		fmt.Fprintf(w, "  %s\n", text)
-	}
-	fmt.Fprintln(w)
-	t := newTable(w, "COUNT", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
-	for _, row := range r.Rows[:min(len(r.Rows), maxKinds)] {
-		t.row(fmt.Sprint(row.Count), row.Queue, row.Cause, row.Decided, row.Candidate)
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if more := len(r.Rows) - maxKinds; more > 0 {
-		fmt.Fprintf(w, "and %s more: -o json lists them\n", plural.Of(more, "kind"))
-	}
-	if r.RowsMore > 0 {
-		fmt.Fprintf(w, "and %s of other kinds\n", plural.Of(r.RowsMore, "more change"))
-	}
-	if len(r.Jobs) == 0 {
-		return nil
-	}
-	fmt.Fprintln(w)
-	t = newTable(w, "JOB", "RUN", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
-	for i := range r.Jobs {
-		c := &r.Jobs[i]
-		t.row(c.JobID, c.RunID, c.Queue, c.Cause, c.Decided.String(), c.Candidate.String())
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if r.Next > 0 {
-		fmt.Fprintf(w, "and more: --skip %d lists the next ones, --jobs %d all\n", r.Next, r.Differences())
-	}
-	return nil
 }

@@ -43,7 +43,7 @@ func (n *node) control(ctx context.Context, db JobDB) (run func(ctx context.Cont
 				n.Log.Error("control-plane topic is not followed", slog.Any("error", err))
 			}
 			refused(err)
-			pause(ctx, controlWait)
+			_ = eventlog.Sleep(ctx, controlWait)
 			always := func(error) bool { return true }
 			again := func() (ControlTopic, error) { return n.beginControl(ctx, plain) }
 			if topic, err = retry(ctx, controlWait, controlWait, always, refused, again); err != nil {
@@ -84,7 +84,7 @@ func (n *node) openControl() (ControlTopic, error) {
 // followControl follows the topic, as soon as it exists.
 func (n *node) followControl(ctx context.Context, db controlplane.DB, topic ControlTopic) (err error) {
 	for topic == nil && ctx.Err() == nil {
-		pause(ctx, controlWait)
+		_ = eventlog.Sleep(ctx, controlWait)
 		if topic, err = n.openControl(); err != nil {
 			n.Log.Warn("control-plane topic cannot be opened", slog.Any("error", err))
 			topic = nil
@@ -133,7 +133,7 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 		// Whatever the error, events are still processed.
 		refuse(n.metrics.notFollowed, partition, err)
 		n.Log.Error("control-plane topic is not followed", slog.Int("partition", partition), slog.Any("error", err))
-		pause(ctx, controlWait)
+		_ = eventlog.Sleep(ctx, controlWait)
 	}
 	return nil
 }
@@ -172,14 +172,4 @@ func controlKind(op schedulerdb.ControlOp) (kind string, attrs []any) {
 		return o.String(), []any{slog.String("executor", o.Executor), slog.String("node", o.Node), slog.Any("queues", o.Queues)}
 	}
 	return "unknown", nil
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -52,7 +52,7 @@ func (n *node) watchInbox(ctx context.Context, fed <-chan struct{}) error {
 				n.Log.Warn("recording cannot be removed from the inbox: it is not looked at again", slog.String("file", file), slog.Any("error", err))
 			}
 		}
-		pause(ctx, inboxEvery)
+		_ = eventlog.Sleep(ctx, inboxEvery)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func FeedData(ctx context.Context, d Dir, feed Feed) (total, written int, err er
 		if written, err := d.feed(ctx, feed, needed); !errors.Is(err, eventlog.ErrLocked) {
 			return total, written, errors.Join(err, removed(left))
 		}
-		if pause(ctx, inboxEvery); ctx.Err() != nil {
+		if eventlog.Sleep(ctx, inboxEvery) != nil {
 			return 0, 0, errors.Join(fmt.Errorf("interrupted while the process that runs on %s feeds it, which may have fed a part; feed it again to complete it: %w", d, ctx.Err()), removed(left))
 		}
 	}

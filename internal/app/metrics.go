@@ -100,11 +100,7 @@ func (m *Metrics) owner(partition int, now func() time.Time) evaluator.Hooks {
 func (m *Metrics) count(p string, r chain.Record) {
 	switch r := r.(type) {
 	case *chain.Decision:
-		kind := "JobFailed"
-		if r.Requeue {
-			kind = "JobRequeued"
-		}
-		m.decisions.WithLabelValues(kind, r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
+		m.decisions.WithLabelValues(r.Kind(), r.Code.String(), strconv.FormatBool(r.Shadow)).Inc()
 		m.policy.decision(r)
 	case *chain.NotDecided:
 		m.notDecided.WithLabelValues(r.Reason.String()).Inc()

@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // DefaultPolicySeries is the default of Config.PolicySeries in programs.
@@ -116,7 +117,7 @@ func (m *policyMetrics) decision(d *chain.Decision) {
 	m.policyDecisions.WithLabelValues(labels[:]...).Inc()
 	if d.Requeue {
 		delay := max(0, float64(d.RetryAfter-d.Time)/1e9)
-		if !d.Shadow {
+		if query.EffectInLog(d) == query.Retried {
 			m.delay.Observe(delay)
 		}
 		m.delays.WithLabelValues(labels[0], labels[1], labels[2], labels[5]).Add(delay)

@@ -52,11 +52,7 @@ func (n *node) scrub(ctx context.Context) error {
 		if err := s.keep(); err != nil {
 			return err
 		}
-		pause := time.NewTimer(scrubPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if eventlog.Sleep(ctx, scrubPause) != nil {
 			return nil
 		}
 	}
@@ -228,12 +224,8 @@ func (s *scrubber) table(ctx context.Context, path string) error {
 		if age >= tableSettles {
 			return err
 		}
-		wait := time.NewTimer(min(tableSettles-age, tableSettles))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return ctx.Err()
+		if err := eventlog.Sleep(ctx, min(tableSettles-age, tableSettles)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -91,12 +91,15 @@ type Other struct {
 	Superseded   bool     `json:"superseded,omitempty"`
 }
 
+// Requeues reports whether the decision is a retry.
+func (d *Decision) Requeues() bool { return d.Decision == chain.JobRequeued }
+
 // DecisionOf converts a decision for JSON output.
 func DecisionOf(partition int, d *chain.Decision) Decision {
 	out := Decision{
 		Number: d.Number, Partition: partition, Position: positionOf(d.Position),
 		Queue: d.Queue, JobSet: d.JobSet, JobID: d.JobID, RunID: d.RunID, RunIndex: d.RunIndex,
-		Decision: "JobFailed", Code: d.Code.String(), Policy: d.Policy, Rule: d.Rule, Reason: Reason(d),
+		Decision: d.Kind(), Code: d.Code.String(), Policy: d.Policy, Rule: d.Rule, Reason: Reason(d),
 		EventTime: timeOf(d.Time), AvoidNodes: orEmpty(d.AvoidNodes), NodesLeftOut: d.NodesLeftOut,
 		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit, Container: d.Container,
 		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
@@ -113,7 +116,6 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 		out.RuleUsed, out.RuleLimit, out.LimitFrom = &d.RuleUsed, &d.RuleLimit, d.LimitFrom.String()
 	}
 	if d.Requeue {
-		out.Decision = "JobRequeued"
 		out.Delay, out.RetryAfter = delayOf(d).String(), timeOf(d.RetryAfter)
 		out.PodName = d.PodName
 	}

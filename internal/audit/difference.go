@@ -138,10 +138,7 @@ func identity(r chain.Record) string {
 func KindName(r chain.Record) string {
 	switch r := r.(type) {
 	case *chain.Decision:
-		if r.Requeue {
-			return "JobRequeued"
-		}
-		return "JobFailed"
+		return r.Kind()
 	case *chain.MemberChange:
 		return r.Change.String()
 	}

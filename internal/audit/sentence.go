@@ -136,11 +136,7 @@ func waiting(d *chain.Decision) string {
 func Describe(r chain.Record) string {
 	switch r := r.(type) {
 	case *chain.Decision:
-		kind := "JobFailed"
-		if r.Requeue {
-			kind = "JobRequeued"
-		}
-		return fmt.Sprintf("%s %s on run %s of job %s (decision %d)", kind, r.Code, r.RunID, r.JobID, r.Number)
+		return fmt.Sprintf("%s %s on run %s of job %s (decision %d)", r.Kind(), r.Code, r.RunID, r.JobID, r.Number)
 	case *chain.NotDecided:
 		return fmt.Sprintf("NotDecided %s on run %s of job %s", r.Reason, r.RunID, r.JobID)
 	case *chain.Parked:

@@ -63,6 +63,23 @@ type Decision struct {
 	Group  *GroupVerdict // nil: the failure did not fail the member's unit
 }
 
+// The kinds of decisions, as metrics, rows and answers name them.
+const (
+	JobRequeued = "JobRequeued"
+	JobFailed   = "JobFailed"
+)
+
+// Kind names the decision.
+func (d *Decision) Kind() string { return DecisionKind(d.Requeue) }
+
+// DecisionKind names a decision.
+func DecisionKind(requeue bool) string {
+	if requeue {
+		return JobRequeued
+	}
+	return JobFailed
+}
+
 // NotDecidedReason is the reason why a failed run was not decided.
 type NotDecidedReason uint8
 

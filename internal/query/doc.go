@@ -88,8 +88,8 @@ func (e *NotFound) Error() string {
 	return e.What + " is not in the job database" + strings.TrimSuffix("\n"+PrunedText(e.Pruned), "\n")
 }
 
-// timeText formats Unix nanoseconds; "" for 0.
-func timeText(ns int64) string {
+// TimeText formats Unix nanoseconds; "" for 0.
+func TimeText(ns int64) string {
 	if ns == 0 {
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -45,8 +46,12 @@ func EffectOfCount(c *jobdb.DecisionCount) Effect { return effectOf(c.Requeue, c
 
 // EffectOf returns the effect of a decision in an answer.
 func EffectOf(d *audit.Decision) Effect {
-	return effectOf(d.Decision == "JobRequeued", d.Shadow, !d.Superseded)
+	return effectOf(d.Requeues(), d.Shadow, !d.Superseded)
 }
+
+// EffectInLog returns the effect of a decision as far as the log shows it: that a decision came too late, only the job
+// database knows.
+func EffectInLog(d *chain.Decision) Effect { return effectOf(d.Requeue, d.Shadow, true) }
 
 // Text says in a few words what a decision did to its job, or, if it had no effect, what it would have done.
 func (e Effect) Text(requeue bool) string {

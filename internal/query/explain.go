@@ -163,7 +163,7 @@ func notDecided(job string, run int, found []History) *NotDecided {
 	}
 	for _, l := range found {
 		for _, r := range l.NotDecided {
-			e.Why = append(e.Why, fmt.Sprintf("run %s failed at %s and was not decided: %s", r.RunID, timeText(r.Time), r.Reason))
+			e.Why = append(e.Why, fmt.Sprintf("run %s failed at %s and was not decided: %s", r.RunID, TimeText(r.Time), r.Reason))
 		}
 	}
 	for _, l := range found {
@@ -171,7 +171,7 @@ func notDecided(job string, run int, found []History) *NotDecided {
 		if len(e.Why) == 0 && !failed {
 			why := fmt.Sprintf("none of its runs failed; the job is %s", l.Job.State)
 			if at := l.Job.Queueing.RetryAfter; at != 0 && l.Job.State == jobdb.JobQueued {
-				why += ", for a retry not before " + timeText(at)
+				why += ", for a retry not before " + TimeText(at)
 			}
 			e.Why = append(e.Why, why)
 		}

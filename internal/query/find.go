@@ -162,7 +162,7 @@ func PrunedText(pruned []jobdb.PartitionPositions) string {
 	var b strings.Builder
 	for _, p := range pruned {
 		n := p.Positions.Pruned
-		fmt.Fprintf(&b, "  partition %d has pruned %d jobs, the last of them at %s; they had ended by %s\n", p.Partition, n.Jobs, timeText(n.When), timeText(n.Ended))
+		fmt.Fprintf(&b, "  partition %d has pruned %d jobs, the last of them at %s; they had ended by %s\n", p.Partition, n.Jobs, TimeText(n.When), TimeText(n.Ended))
 	}
 	return b.String()
 }
@@ -227,11 +227,11 @@ type Release struct {
 
 // ReleaseOf returns a release.
 func ReleaseOf(r *jobdb.Release) *Release {
-	return &Release{Partition: r.Partition, From: r.From.String(), To: r.To.String(), Messages: r.Messages, Made: timeText(r.When)}
+	return &Release{Partition: r.Partition, From: r.From.String(), To: r.To.String(), Messages: r.Messages, Made: TimeText(r.When)}
 }
 
 // ByCutover reports whether a release is the start of a cut-over: it released no messages.
-func ByCutover(r *jobdb.Release) bool { return r.Messages == 0 }
+func (r *Release) ByCutover() bool { return r.Messages == 0 }
 
 // releaseIn finds the release that contains a message of our log; nil: none.
 func releaseIn(releases []*jobdb.Release, at eventlog.Position) (found *jobdb.Release) {

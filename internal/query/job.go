@@ -93,15 +93,15 @@ type Run struct {
 func JobOf(j *jobdb.Job, runs []jobdb.Run) Job {
 	out := Job{
 		JobID: j.JobID, Partition: j.Partition, Queue: j.Queue, JobSet: j.JobSet, State: j.State.String(), Final: j.Final,
-		Submitted: timeText(j.Times.Submitted), Ended: timeText(j.Times.Ended),
-		RetryAfter: timeText(j.Queueing.RetryAfter), AvoidNodes: j.Queueing.AvoidNodes,
+		Submitted: TimeText(j.Times.Submitted), Ended: TimeText(j.Times.Ended),
+		RetryAfter: TimeText(j.Queueing.RetryAfter), AvoidNodes: j.Queueing.AvoidNodes,
 		Runs: j.Queueing.Runs, CancelRequested: j.CancelRequested, Group: j.Member.Group,
 	}
 	if out.AvoidNodes == nil {
 		out.AvoidNodes = []string{}
 	}
 	if v := j.Armada; v.Failed {
-		out.Armada = &Verdict{At: timeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
+		out.Armada = &Verdict{At: TimeText(v.At), Reason: v.Reason, Message: v.Message, Category: v.Category}
 	}
 	for i := range runs {
 		out.Attempts = append(out.Attempts, attemptOf(&runs[i]))
@@ -120,7 +120,7 @@ func endUnknown(r *jobdb.Run, runs []jobdb.Run) bool {
 func attemptOf(r *jobdb.Run) Attempt {
 	out := Attempt{
 		RunID: r.RunID, Index: r.Index, State: r.State.String(), Executor: r.Executor, Node: r.Node,
-		Leased: timeText(r.Times.Leased), Running: timeText(r.Times.Running), Ended: timeText(r.Times.Ended),
+		Leased: TimeText(r.Times.Leased), Running: TimeText(r.Times.Running), Ended: TimeText(r.Times.Ended),
 		Preempted: r.Flags.Preempted, Error: r.Error.Reason, Message: r.Error.Message, Category: r.Error.Category,
 		Decision: r.Decision, Shadow: r.Shadow, Released: r.Outcome == jobdb.Released,
 	}

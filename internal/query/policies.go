@@ -62,7 +62,7 @@ func (p *PoliciesAt) changesOf(ids ...policyfile.ID) (changes []LastChange) {
 	for _, id := range ids {
 		for _, v := range p.history {
 			if v.Number == p.Since[id] {
-				changes = append(changes, LastChange{id.String(), v.Number, timeText(v.Time), v.Author, v.Reason})
+				changes = append(changes, LastChange{id.String(), v.Number, TimeText(v.Time), v.Author, v.Reason})
 			}
 		}
 	}

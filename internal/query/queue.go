@@ -105,7 +105,7 @@ func (s *Source) QueueStory(ctx context.Context, about QueueQuestion) (*QueueSto
 	if about.Queue == "" {
 		return nil, invalid("queue", "it is empty: which queue?")
 	}
-	out := &QueueStory{Queue: about.Queue, JobSet: about.JobSet, Since: timeText(about.Since)}
+	out := &QueueStory{Queue: about.Queue, JobSet: about.JobSet, Since: TimeText(about.Since)}
 	var generation uint64
 	jobs := 0
 	err := s.Jobs(ctx, func(q jobdb.Queries) error {
@@ -231,7 +231,7 @@ func fatesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Fa
 		return nil
 	})
 	for _, j := range listed {
-		one := Fate{JobID: j.JobID, Runs: j.Queueing.Runs, Ended: timeText(j.Times.Ended), RetryAfter: timeText(j.Queueing.RetryAfter)}
+		one := Fate{JobID: j.JobID, Runs: j.Queueing.Runs, Ended: TimeText(j.Times.Ended), RetryAfter: TimeText(j.Queueing.RetryAfter)}
 		if j.Armada.Failed {
 			one.Reason = strings.TrimSpace("Armada: " + j.Armada.Reason + " " + j.Armada.Message)
 		}

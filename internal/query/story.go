@@ -55,7 +55,7 @@ func (s *Story) Outcome(now time.Time) string {
 		shadow = d != nil && d.Shadow
 	}
 	switch {
-	case s.Job.State == jobdb.JobFailed.String() && last != nil && last.Decided.Decision != "JobRequeued":
+	case s.Job.State == jobdb.JobFailed.String() && last != nil && !last.Decided.Requeues():
 		return fmt.Sprintf("It failed for good after run %d: %s", last.Index, last.Decided.Reason)
 	case s.Job.State == jobdb.JobFailed.String() && shadow:
 		return "It failed for good by Armada's verdict: Refloat decided in shadow, without effect."
@@ -98,7 +98,7 @@ func (r *StoryOfRun) NotFollowed() string {
 	if d == nil || !EffectOf(d).Took() || r.NextRunID == "" {
 		return ""
 	}
-	if d.Decision != "JobRequeued" {
+	if !d.Requeues() {
 		return ", although the job had failed: Armada did not follow"
 	}
 	delay, err := time.ParseDuration(d.Delay)

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -36,7 +37,7 @@ type DecisionCount struct {
 
 // Effect returns the effect of these decisions.
 func (c *DecisionCount) Effect() Effect {
-	return effectOf(c.Decision == "JobRequeued", c.Shadow, !c.Superseded)
+	return effectOf(c.Decision == chain.JobRequeued, c.Shadow, !c.Superseded)
 }
 
 // ReasonCount counts what has one reason.
@@ -67,11 +68,7 @@ func (s *Source) Summary(ctx context.Context) (*Summary, error) {
 		}
 		for i := range counts.Decisions {
 			c := &counts.Decisions[i]
-			kind := "JobFailed"
-			if c.Requeue {
-				kind = "JobRequeued"
-			}
-			out.Decisions = append(out.Decisions, DecisionCount{kind, c.Shadow, EffectOfCount(c) == Superseded, c.Code.String(), c.Policy, c.Rule, c.Count})
+			out.Decisions = append(out.Decisions, DecisionCount{chain.DecisionKind(c.Requeue), c.Shadow, EffectOfCount(c) == Superseded, c.Code.String(), c.Policy, c.Rule, c.Count})
 		}
 		for _, c := range counts.NotDecided {
 			out.NotDecided = append(out.NotDecided, ReasonCount{c.Reason.String(), c.Count})
@@ -81,7 +78,7 @@ func (s *Source) Summary(ctx context.Context) (*Summary, error) {
 		}
 		last := int64(0)
 		return q.Releases(jobdb.RecordFilter{}, func(r *jobdb.Release) error {
-			if ByCutover(r) {
+			if ReleaseOf(r).ByCutover() {
 				return nil
 			}
 			if n := len(out.Releases); n == 0 || out.Releases[n-1].Partition != r.Partition {
@@ -89,7 +86,7 @@ func (s *Source) Summary(ctx context.Context) (*Summary, error) {
 			}
 			p := &out.Releases[len(out.Releases)-1]
 			last = max(last, r.When)
-			p.Times, p.Messages, p.Last = p.Times+1, p.Messages+r.Messages, timeText(last)
+			p.Times, p.Messages, p.Last = p.Times+1, p.Messages+r.Messages, TimeText(last)
 			return nil
 		})
 	})

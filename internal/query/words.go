@@ -71,7 +71,7 @@ func Arithmetic(a *policy.Arithmetic) string {
 		s += fmt.Sprintf("; at least termination grace %v + slack %v, so that the old pod is gone", a.Grace, a.Slack)
 	}
 	if a.PausedUntil > 0 {
-		s += "; retries are paused until " + timeText(a.PausedUntil)
+		s += "; retries are paused until " + TimeText(a.PausedUntil)
 	}
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Comparison is what a candidate did under several seeds, beside the first candidate.
@@ -60,6 +62,20 @@ type Difference struct {
 	// SeedsNeeded is how many seeds would probably (80%) show a difference, if the share of seeds that agree stays; nil: it
 	// differs, or no more than half of them agree.
 	SeedsNeeded *int `json:"seedsNeeded,omitempty"`
+}
+
+// Letter names the candidate at a place in a comparison: A to Z, then A1 to Z1, and so on.
+func Letter(i int) string {
+	name := string(rune('A' + i%26))
+	if i >= 26 {
+		name += strconv.Itoa(i / 26)
+	}
+	return name
+}
+
+// Seconds shows seconds as a duration.
+func Seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
 // Compare summarizes the results of candidates, each with one result for each seed, in the same order.

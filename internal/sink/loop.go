@@ -2,12 +2,10 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -27,52 +25,18 @@ func (w *Writer) RunPartition(ctx context.Context, partition int) error {
 	return w.run(ctx, w.parts[partition])
 }
 
-// The delays between retries: doubled from the first to the last.
-const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = 10 * time.Second
-)
-
 func (w *Writer) run(ctx context.Context, p *part) error {
-	wait, failing := firstWait, false
-	for ctx.Err() == nil {
-		progress, err := w.Advance(ctx, p.number)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil
-		case err != nil && !transient(err):
-			return err
-		case err != nil:
-			failing = true
-			if w.cfg.Hooks.Retry != nil {
-				w.cfg.Hooks.Retry(p.number, err)
-			}
-			pause(ctx, wait)
-			wait = min(2*wait, lastWait)
-			continue
-		}
-		if failing && w.cfg.Hooks.Recovered != nil {
-			w.cfg.Hooks.Recovered(p.number)
-		}
-		wait, failing = firstWait, false
-		if !progress {
-			w.await(ctx, p)
-		}
+	loop := jobdb.Loop{
+		Advance: func(ctx context.Context) (bool, error) { return w.Advance(ctx, p.number) },
+		Await:   func(ctx context.Context) { w.await(ctx, p) },
 	}
-	return nil
-}
-
-func transient(err error) bool {
-	return errors.Is(err, jobdb.ErrUnavailable) || errors.Is(err, eventlog.ErrTransient)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+	if retry := w.cfg.Hooks.Retry; retry != nil {
+		loop.Retry = func(err error) { retry(p.number, err) }
 	}
+	if recovered := w.cfg.Hooks.Recovered; recovered != nil {
+		loop.Recovered = func() { recovered(p.number) }
+	}
+	return loop.Run(ctx)
 }
 
 // wakeAt returns when a release, the mirror or pruning may be due; zero: none of them.

@@ -122,7 +122,7 @@ func stepOf(story *query.Story, i int) step {
 	}
 	if d := s.Decided; d != nil {
 		e := query.EffectOf(d)
-		s.Outcome, s.Class = e.Text(d.Decision == "JobRequeued"), kind(e.String())
+		s.Outcome, s.Class = e.Text(d.Requeues()), kind(e.String())
 		if e == query.Retried {
 			s.Wait = "not before " + part(d.RetryAfter, "2006-01-02 15:04:05 UTC")
 		}

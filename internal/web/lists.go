@@ -158,7 +158,7 @@ func kind(state string) string {
 }
 
 func decisionBadge(d *audit.Decision) cell {
-	return effectBadge(query.EffectOf(d), d.Decision == "JobRequeued")
+	return effectBadge(query.EffectOf(d), d.Requeues())
 }
 
 func effectBadge(e query.Effect, requeue bool) cell {

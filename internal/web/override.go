@@ -25,7 +25,7 @@ type override struct {
 func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 	now := s.Now()
 	for _, b := range list {
-		o := override{What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: unixTime(b.Time.AsTime().UnixNano())}
+		o := override{What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time.AsTime().UnixNano())}
 		if !b.Kill {
 			until := b.PausedUntil.AsTime()
 			if !until.After(now) {

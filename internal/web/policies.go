@@ -64,7 +64,7 @@ func (s *Site) policies(p *page) error {
 	}
 	shown.Generations = table{Caption: "Generations, newest first", Columns: columns("Generation>", "When", "Who", "Why", "Change"), Empty: "Nothing was ever published."}
 	for _, g := range history.Generations {
-		row := []cell{generationCell(g.Generation), at(unixTime(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}, {Text: changeText(g), Class: "why"}}
+		row := []cell{generationCell(g.Generation), at(query.TimeText(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}, {Text: changeText(g), Class: "why"}}
 		row[0].Class = "num"
 		if g.Unusable != "" {
 			row[4].Note = "unusable: " + g.Unusable
@@ -140,7 +140,7 @@ func (s *Site) policy(p *page) error {
 	for _, g := range history.Generations {
 		c := generationCell(g.Generation)
 		c.Class = "num"
-		shown.History.Rows = append(shown.History.Rows, []cell{c, at(unixTime(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}})
+		shown.History.Rows = append(shown.History.Rows, []cell{c, at(query.TimeText(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}})
 	}
 	return p.show("policy", strings.TrimSpace(id.Kind+" "+clip(id.Name, 60)), "/policies", shown)
 }
@@ -240,7 +240,7 @@ func (s *Site) generation(p *page) error {
 		return problem{http.StatusNotFound, "There is no such generation", fmt.Sprintf("Generation %d does not exist; the newest is %d.", number, newest), nil}
 	}
 	v := history[i]
-	shown := generationPage{Number: number, Facts: []fact{{"When", part(unixTime(v.Time), "2006-01-02 15:04:05 UTC"), ""}, {"Who", v.Author, ""}, {"Why", v.Reason, ""}}}
+	shown := generationPage{Number: number, Facts: []fact{{"When", part(query.TimeText(v.Time), "2006-01-02 15:04:05 UTC"), ""}, {"Who", v.Author, ""}, {"Why", v.Reason, ""}}}
 	if i > 0 {
 		shown.After = link("/generation", "number", fmt.Sprint(history[i-1].Number))
 	}

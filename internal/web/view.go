@@ -307,14 +307,6 @@ func columns(names ...string) []column {
 	return all
 }
 
-// unixTime formats Unix nanoseconds; "" for 0.
-func unixTime(ns int64) string {
-	if ns == 0 {
-		return ""
-	}
-	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
-}
-
 var functions = template.FuncMap{
 	// day and clock show a time: its day, and its time of the day in UTC.
 	"day":   func(t string) string { return part(t, "2006-01-02") },

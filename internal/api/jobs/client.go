@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -113,14 +112,6 @@ func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	return v.Interface()
 }
 
-// when writes Unix nanoseconds as requests have times; "" for 0.
-func when(ns int64) string {
-	if ns == 0 {
-		return ""
-	}
-	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
-}
-
 // codesOf are the names of all codes that a list selects.
 func codesOf(l *query.List) []string {
 	names := l.Codes
@@ -176,7 +167,7 @@ func (c *Client) ListJobs(ctx context.Context, l *query.List, visit func(*query.
 	return pages(ctx, c, l, func(ctx context.Context, p pb.JobsClient, size int32, token string) ([]*pb.Job, string, error) {
 		m, err := p.ListJobs(ctx, &pb.ListJobsRequest{
 			Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, State: statesOf(query.Jobs, l), Waiting: l.Waiting, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: when(l.Since), Until: when(l.Until), Sort: l.Sort, JobPrefix: l.JobPrefix, PageSize: size, PageToken: token,
+			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Sort: l.Sort, JobPrefix: l.JobPrefix, PageSize: size, PageToken: token,
 		})
 		return m.GetJobs(), m.GetNextPageToken(), err
 	}, visit)
@@ -187,7 +178,7 @@ func (c *Client) ListRuns(ctx context.Context, l *query.List, visit func(*query.
 	return pages(ctx, c, l, func(ctx context.Context, p pb.JobsClient, size int32, token string) ([]*pb.Run, string, error) {
 		m, err := p.ListRuns(ctx, &pb.ListRunsRequest{
 			Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, State: statesOf(query.Runs, l), Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: when(l.Since), Until: when(l.Until), Sort: l.Sort, PageSize: size, PageToken: token,
+			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Sort: l.Sort, PageSize: size, PageToken: token,
 		})
 		return m.GetRuns(), m.GetNextPageToken(), err
 	}, visit)
@@ -198,7 +189,7 @@ func (c *Client) ListDecisions(ctx context.Context, l *query.List, visit func(*a
 	return pages(ctx, c, l, func(ctx context.Context, p pb.JobsClient, size int32, token string) ([]*pb.Decision, string, error) {
 		m, err := p.ListDecisions(ctx, &pb.ListDecisionsRequest{
 			JobId: l.JobID, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: when(l.Since), Until: when(l.Until), Sort: l.Sort, PageSize: size, PageToken: token,
+			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Sort: l.Sort, PageSize: size, PageToken: token,
 		})
 		return m.GetDecisions(), m.GetNextPageToken(), err
 	}, visit)
@@ -228,7 +219,7 @@ func (c *Client) TopRetries(ctx context.Context, by string, l *query.List) ([]qu
 	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.TopRetriesResponse, error) {
 		return p.TopRetries(ctx, &pb.TopRetriesRequest{
 			By: by, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: when(l.Since), Until: when(l.Until), Limit: atMost(l.Limit),
+			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Limit: atMost(l.Limit),
 		})
 	})
 	return out.Rows, err
@@ -309,7 +300,7 @@ func (c *Client) GroupHistory(ctx context.Context, k query.GroupKey) (*query.Gro
 func (c *Client) QueueStory(ctx context.Context, about query.QueueQuestion) (*query.QueueStory, error) {
 	out := &query.QueueStory{}
 	return out, one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.QueueStory, error) {
-		return p.GetQueueStory(ctx, &pb.GetQueueStoryRequest{Queue: about.Queue, JobSet: about.JobSet, Since: when(about.Since), Limit: atMost(about.Limit)})
+		return p.GetQueueStory(ctx, &pb.GetQueueStoryRequest{Queue: about.Queue, JobSet: about.JobSet, Since: query.TimeText(about.Since), Limit: atMost(about.Limit)})
 	})
 }
 
@@ -317,7 +308,7 @@ func (c *Client) QueueStory(ctx context.Context, about query.QueueQuestion) (*qu
 func (c *Client) Shadow(ctx context.Context, queue string, since int64, visit func(*query.ShadowLine) error) error {
 	var out struct{ Lines []query.ShadowLine }
 	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.GetShadowReportResponse, error) {
-		return p.GetShadowReport(ctx, &pb.GetShadowReportRequest{Queue: queue, Since: when(since)})
+		return p.GetShadowReport(ctx, &pb.GetShadowReportRequest{Queue: queue, Since: query.TimeText(since)})
 	})
 	for i := range out.Lines {
 		if err == nil {
@@ -329,7 +320,7 @@ func (c *Client) Shadow(ctx context.Context, queue string, since int64, visit fu
 
 // WhatIf implements query.Answers.
 func (c *Client) WhatIf(ctx context.Context, w *query.WhatIf) ([]query.WhatIfResult, error) {
-	r := &pb.WhatIfRequest{Set: w.Set, Queue: w.Queue, From: when(w.From), To: when(w.To), Limit: atMost(w.Limit), Skip: int32(w.Skip)}
+	r := &pb.WhatIfRequest{Set: w.Set, Queue: w.Queue, From: query.TimeText(w.From), To: query.TimeText(w.To), Limit: atMost(w.Limit), Skip: int32(w.Skip)}
 	for i := range w.Candidates {
 		p, err := documents(&w.Candidates[i])
 		if err != nil {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -152,7 +153,7 @@ func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.
 	}
 	out := &pb.TopRetriesResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		rows, err := from.TopRetries(ctx, or(r.By, "queue"), &l)
+		rows, err := from.TopRetries(ctx, cmp.Or(r.By, "queue"), &l)
 		for i := range rows {
 			if err == nil {
 				err = rowsOf[pb.Top, *pb.Top, *query.Top](&out.Rows)(&rows[i])

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,13 +47,6 @@ type Limits struct {
 	Each     int           // streams of one client at once; default 8
 	Behind   int           // decisions of a partition that a stream may lag behind; default 100000
 	Patience time.Duration // after which a stream that sends nothing is reset; default 30 s
-}
-
-func or[T comparable](v, otherwise T) T {
-	if v == *new(T) {
-		return otherwise
-	}
-	return v
 }
 
 // Questions describes the service to the server of the API.
@@ -101,7 +95,7 @@ func (s *Service) ask(ctx context.Context, answer func(context.Context, *query.S
 	if s.Source.Jobs == nil {
 		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
-	return s.askWithin(ctx, or(s.Limits.Timeout, 30*time.Second), answer)
+	return s.askWithin(ctx, cmp.Or(s.Limits.Timeout, 30*time.Second), answer)
 }
 
 const noJobDB = "this server reads no job database: start it with --job-db URL"

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -31,7 +32,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	if err != nil {
 		return s.failed(err)
 	}
-	most, each := or(s.Limits.Streams, 32), or(s.Limits.Each, 8)
+	most, each := cmp.Or(s.Limits.Streams, 32), cmp.Or(s.Limits.Each, 8)
 	leave, own := s.watching.Take(api.ClientOf(to.Context()), most, each)
 	switch {
 	case own:
@@ -54,7 +55,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	if err := to.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
-	ticker := time.NewTicker(or(s.Limits.Every, time.Second))
+	ticker := time.NewTicker(cmp.Or(s.Limits.Every, time.Second))
 	defer ticker.Stop()
 	for {
 		news, err := w.read(ctx, s.Source, false)
@@ -66,7 +67,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 			if err != nil {
 				return s.failed(err)
 			}
-			api.ExtendWrite(ctx, s.Now().Add(or(s.Limits.Patience, 30*time.Second)))
+			api.ExtendWrite(ctx, s.Now().Add(cmp.Or(s.Limits.Patience, 30*time.Second)))
 			if err := to.Send(m); err != nil {
 				return err
 			}
@@ -114,7 +115,7 @@ func (w *watch) read(ctx context.Context, from *query.Source, first bool) (news 
 			case first:
 				w.seen[p.Partition] = last
 				continue
-			case last-seen > uint64(or(w.limits.Behind, 100000)):
+			case last-seen > uint64(cmp.Or(w.limits.Behind, 100000)):
 				return errBehind
 			}
 			n := 0

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ const defaultChanges = 20
 
 // whole answers a question that reads whole logs.
 func (s *Service) whole(ctx context.Context, answer func(context.Context, *query.Source) error) error {
-	err := s.askWithin(ctx, or(s.Limits.Whole, 100*time.Second), answer)
+	err := s.askWithin(ctx, cmp.Or(s.Limits.Whole, 100*time.Second), answer)
 	if status.Code(err) == codes.DeadlineExceeded {
 		return status.Error(codes.DeadlineExceeded, "the logs are too long to be read within the time of a request: use refloatctl whatif or verify beside them")
 	}
@@ -113,7 +114,7 @@ func (s *Service) Verify(ctx context.Context, r *pb.VerifyRequest) (*pb.VerifyRe
 // ListPartitions implements pb.JobsServer.
 func (s *Service) ListPartitions(ctx context.Context, _ *pb.ListPartitionsRequest) (*pb.ListPartitionsResponse, error) {
 	out := &pb.ListPartitionsResponse{}
-	err := s.askWithin(ctx, or(s.Limits.Timeout, 30*time.Second), func(ctx context.Context, from *query.Source) error {
+	err := s.askWithin(ctx, cmp.Or(s.Limits.Timeout, 30*time.Second), func(ctx context.Context, from *query.Source) error {
 		all, err := from.ListPartitions(ctx)
 		for i := range all {
 			if err == nil {

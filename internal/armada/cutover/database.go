@@ -243,14 +243,7 @@ func (d *database) awaitForgotten(ctx context.Context, now time.Time) error {
 		return err
 	}
 	const most = 10 * time.Second // it should be seconds; more is a difference between clocks
-	again := time.NewTimer(min(time.Unix(0, *last).Sub(now), most))
-	defer again.Stop()
-	select {
-	case <-again.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return eventlog.Sleep(ctx, min(time.Unix(0, *last).Sub(now), most))
 }
 
 // endRetries ends pending retries, taking into account the events of each partition that

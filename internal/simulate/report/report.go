@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"time"
 
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/simulate"
@@ -94,15 +93,6 @@ func Write(w io.Writer, results [][]*simulate.Result, assumed []string) error {
 	return t.Execute(w, &p)
 }
 
-// letter names a candidate: A to Z, then A1 to Z1, and so on.
-func letter(i int) string {
-	name := string(rune('A' + i%26))
-	if i >= 26 {
-		name += fmt.Sprint(i / 26)
-	}
-	return name
-}
-
 func candidateOf(i int, c *simulate.Comparison) candidate {
 	of := func(name string) float64 {
 		for m := range c.Measures {
@@ -113,24 +103,20 @@ func candidateOf(i int, c *simulate.Comparison) candidate {
 		return 0
 	}
 	number := func(name string) string { return fmt.Sprintf("%.1f", of(name)) }
-	out := candidate{Letter: letter(i), Name: clean(c.Candidate), Lost: number("jobs lost"), Retries: number("retries"), Completion: seconds(of("completion p95, s"))}
+	out := candidate{Letter: simulate.Letter(i), Name: clean(c.Candidate), Lost: number("jobs lost"), Retries: number("retries"), Completion: simulate.Seconds(of("completion p95, s"))}
 	for m := range c.Headline {
 		out.Headline = append(out.Headline, fmt.Sprintf("%.1f", c.Headline[m].Median))
 	}
 	return out
 }
 
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
-}
-
 // comparisons are the tables of all measures: of everything, by queue, by cause and by rule.
 func comparisons(all []simulate.Comparison) (out []titledTable) {
 	head := []string{"Measure"}
 	for i := range all {
-		head = append(head, letter(i))
+		head = append(head, simulate.Letter(i))
 		if i > 0 {
-			head = append(head, letter(i)+" − "+letter(0))
+			head = append(head, simulate.Letter(i)+" − "+simulate.Letter(0))
 		}
 	}
 	add := func(t *table, prefix string, measures func(*simulate.Comparison) []simulate.Measure) {

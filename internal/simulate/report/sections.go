@@ -42,11 +42,11 @@ func distributions(results [][]*simulate.Result, _ []simulate.Comparison) sectio
 			}
 			most = max(most, times[100])
 			p.lines = append(p.lines, l)
-			f.Legend = append(f.Legend, legend{letter(i) + " " + clean(of[0].Candidate), i % len(palette()), l.dashed})
-			said = append(said, fmt.Sprintf("%s: half within %s, 95%% within %s, all within %s", letter(i), seconds(times[50]), seconds(times[95]), seconds(times[100])))
-			r := row{Name: letter(i)}
+			f.Legend = append(f.Legend, legend{simulate.Letter(i) + " " + clean(of[0].Candidate), i % len(palette()), l.dashed})
+			said = append(said, fmt.Sprintf("%s: half within %s, 95%% within %s, all within %s", simulate.Letter(i), simulate.Seconds(times[50]), simulate.Seconds(times[95]), simulate.Seconds(times[100])))
+			r := row{Name: simulate.Letter(i)}
 			for _, n := range []int{5, 25, 50, 75, 95, 99, 100} {
-				r.Cells = append(r.Cells, cell{Text: seconds(times[n])})
+				r.Cells = append(r.Cells, cell{Text: simulate.Seconds(times[n])})
 			}
 			f.Table.Rows = append(f.Table.Rows, r)
 		}
@@ -129,7 +129,7 @@ func overTime(results [][]*simulate.Result, _ []simulate.Comparison) section {
 			}
 		}
 		for i, of := range results {
-			f := figure{Title: letter(i) + ": " + kind.title, Axes: kind.axes, Table: table{Head: []string{"Line", "Average", "At most"}}}
+			f := figure{Title: simulate.Letter(i) + ": " + kind.title, Axes: kind.axes, Table: table{Head: []string{"Line", "Average", "At most"}}}
 			p := picture{id: fmt.Sprintf("%s-%d", kind.id, i), title: f.Title, height: 230, x: ticks(hours, plain), y: ticks(most, kind.format)}
 			f.fill(&p, of[0], kind.of(of[0]), kind.format)
 			out.add(f, &p)
@@ -203,8 +203,8 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 		p := picture{id: fmt.Sprintf("%s-%d", strings.ToLower(string(by)), m), title: f.Title, y: []tick{{Value: 0}}}
 		most, group, said := 0.0, float64(len(all))+0.7, []string{}
 		for i := range all {
-			f.Table.Head = append(f.Table.Head, letter(i))
-			f.Legend = append(f.Legend, legend{letter(i) + " " + clean(all[i].Candidate), i % len(palette()), false})
+			f.Table.Head = append(f.Table.Head, simulate.Letter(i))
+			f.Legend = append(f.Legend, legend{simulate.Letter(i) + " " + clean(all[i].Candidate), i % len(palette()), false})
 		}
 		for n, part := range slices.Backward(parts) { // the first one on top
 			below := float64(len(parts)-1-n) * group
@@ -221,7 +221,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 			r, values := row{Name: clean(all[0].Parts[part].Name())}, []string{}
 			for i := range all {
 				text := fmt.Sprintf("%.1f", all[i].Parts[part].Measures[m].Median)
-				r.Cells, values = append(r.Cells, cell{Text: text}), append(values, letter(i)+" "+text)
+				r.Cells, values = append(r.Cells, cell{Text: text}), append(values, simulate.Letter(i)+" "+text)
 			}
 			f.Table.Rows = append(f.Table.Rows, r)
 			said = append(said, all[0].Parts[part].Name()+": "+strings.Join(values, ", "))

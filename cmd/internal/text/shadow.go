@@ -1,4 +1,4 @@
-package main
+package text
 
 import (
 	"fmt"
@@ -7,19 +7,33 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/query"
 )
 
-// printShadow prints a report for people.
-func printShadow(w io.Writer, f shadowFlags, queues []*shadowQueue) error {
+// ShadowOf says what a report about decisions in shadow is about.
+type ShadowOf struct {
+	Queue, Since string // as asked for; "": all
+	Policies     string // that decided a recorded history; "": those in force at the time did
+	Jobs         int    // maximum number of failed runs to show for each queue
+}
+
+// ShadowQueue is the part of a report about one queue.
+type ShadowQueue struct {
+	*query.ShadowQueue
+	Runs []*query.ShadowRun
+}
+
+// Shadow prints a report about decisions in shadow.
+func Shadow(w io.Writer, f ShadowOf, queues []*ShadowQueue) error {
 	if len(queues) == 0 {
 		where := ""
-		if f.queue != "" {
-			where += " in queue " + oneLine(f.queue)
+		if f.Queue != "" {
+			where += " in queue " + query.OneLine(f.Queue)
 		}
-		if f.since != "" {
-			where += " since " + f.since
+		if f.Since != "" {
+			where += " since " + f.Since
 		}
 		fmt.Fprintf(w, "no failed run was decided in shadow%s\n", where)
 		return nil
@@ -27,7 +41,7 @@ func printShadow(w io.Writer, f shadowFlags, queues []*shadowQueue) error {
 	unknown := false
 	for _, q := range queues {
 		unknown = unknown || q.Jobs.WouldRetry > 0
-		if err := printShadowQueue(w, f, q); err != nil {
+		if err := shadowQueue(w, f, q); err != nil {
 			return err
 		}
 	}
@@ -37,13 +51,13 @@ func printShadow(w io.Writer, f shadowFlags, queues []*shadowQueue) error {
 	return nil
 }
 
-func printShadowQueue(w io.Writer, f shadowFlags, q *shadowQueue) error {
-	fmt.Fprintf(w, "%s %s\n\n", bold(w, fmt.Sprintf("In queue %s, %s:", oneLine(q.Queue), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
-	t := newTable(w, "  RULE", "WE WOULD", "RUNS", "ARMADA FAILED", "RAN AGAIN", "THEN SUCCEEDED", "CANCELLED", "OPEN", "WAIT", "CODES")
+func shadowQueue(w io.Writer, f ShadowOf, q *ShadowQueue) error {
+	fmt.Fprintf(w, "%s %s\n\n", show.Bold(w, fmt.Sprintf("In queue %s, %s:", query.OneLine(q.Queue), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
+	t := show.NewTable(w, "  RULE", "WE WOULD", "RUNS", "ARMADA FAILED", "RAN AGAIN", "THEN SUCCEEDED", "CANCELLED", "OPEN", "WAIT", "CODES")
 	for _, r := range q.Rules {
 		row := func(would, wait string, n *shadow.Tally) {
 			if n.Runs > 0 {
-				t.row("  "+shadowRule(r.Policy, r.Rule), would, fmt.Sprint(n.Runs), fmt.Sprint(n.ArmadaFailed), fmt.Sprint(n.RanAgain),
+				t.Row("  "+shadowRule(r.Policy, r.Rule), would, fmt.Sprint(n.Runs), fmt.Sprint(n.ArmadaFailed), fmt.Sprint(n.RanAgain),
 					fmt.Sprint(n.ThenSucceeded), fmt.Sprint(n.Cancelled), fmt.Sprint(n.Open), wait, codesText(n.Codes))
 			}
 		}
@@ -57,18 +71,18 @@ func printShadowQueue(w io.Writer, f shadowFlags, q *shadowQueue) error {
 		row("retry", wait, &r.WouldRetry)
 		row("fail", "", &r.WouldFail)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	return printDiffering(w, f, q)
+	return differing(w, f, q)
 }
 
 // decidedBy names the policies that decided.
-func decidedBy(f shadowFlags, q *shadowQueue) string {
+func decidedBy(f ShadowOf, q *ShadowQueue) string {
 	switch {
-	case f.log != "":
-		return "by the policies in " + f.policies
+	case f.Policies != "":
+		return "by the policies in " + f.Policies
 	case q.EnforcedSince == 0:
 		return fmt.Sprintf("decided in shadow since generation %d", q.FirstGeneration)
 	case q.FirstGeneration == q.LastGeneration:
@@ -106,19 +120,19 @@ func sentences(n *shadow.Jobs, rules []query.ShadowRule) []string {
 	return all
 }
 
-// printDiffering prints the failed runs on which Armada acted differently, starting with those whose success would
+// differing prints the failed runs on which Armada acted differently, starting with those whose success would
 // have been lost.
-func printDiffering(w io.Writer, f shadowFlags, q *shadowQueue) error {
+func differing(w io.Writer, f ShadowOf, q *ShadowQueue) error {
 	var differ []*query.ShadowRun
-	for _, r := range q.runs {
+	for _, r := range q.Runs {
 		if r.Differs {
 			differ = append(differ, r)
 		}
 	}
 	slices.SortStableFunc(differ, func(a, b *query.ShadowRun) int { return rank(a) - rank(b) })
-	shown := differ[:min(len(differ), f.jobs)]
+	shown := differ[:min(len(differ), f.Jobs)]
 	if len(shown) > 0 {
-		t := newTable(w, "  JOB", "RUN", "RULE", "CODE", "WE WOULD", "ARMADA")
+		t := show.NewTable(w, "  JOB", "RUN", "RULE", "CODE", "WE WOULD", "ARMADA")
 		for _, r := range shown {
 			d := &r.Decision
 			would, did := "fail it", "failed it"
@@ -128,9 +142,9 @@ func printDiffering(w io.Writer, f shadowFlags, q *shadowQueue) error {
 			if r.Armada == shadow.RanAgain.String() {
 				did = "reran it; the job is " + r.JobState
 			}
-			t.row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code, would, did)
+			t.Row("  "+d.JobID, fmt.Sprint(d.RunIndex), shadowRule(d.Policy, d.Rule), d.Code, would, did)
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 		if more := len(differ) - len(shown); more > 0 {
