@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/refloat/refloat/events"
@@ -113,7 +114,7 @@ func (c Case) failure() (*projection.Failure, error) {
 	}
 	f := &projection.Failure{
 		JobID: c.Job.JobID, RunID: c.Run.RunID, Time: c.Decision.Time, Preempted: c.Run.Flags.Preempted,
-		Job: job, Run: &projection.Run{ID: c.Run.RunID, Index: c.Run.Index}, Node: c.Run.Node,
+		Job: job, Run: &projection.Run{ID: c.Run.RunID, Index: c.Run.Index}, Node: cmp.Or(c.Run.Error.Node, c.Run.Node), // semantics.md 2
 		Ran: c.Run.Times.Running != 0, RunningSince: c.Run.Times.Running,
 	}
 	if c.Decision.Member != nil {

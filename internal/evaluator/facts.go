@@ -35,7 +35,7 @@ func factsOf(f *policy.Failure, failure *projection.Failure, semantics uint32) {
 	if m := failure.Member; m != nil { // its group decides about gangs
 		f.Gang, f.FailFast = false, f.FailFast && !m.Gang
 	}
-	if failure.Ran {
+	if failure.Ran && semantics >= sinceRunDuration {
 		f.Ran, f.RunDuration = true, between(failure.RunningSince, failure.Time)
 	}
 	if failure.Preempted {

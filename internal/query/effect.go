@@ -10,7 +10,8 @@ import (
 
 // Effect is what became of a decision. Each decision has exactly one, so the counts of all four add up to the decisions.
 // The page, the commands and the API count decisions by it wherever they say "retried" or "failed for good"
-// (docs/reference/glossary.md).
+// (docs/reference/glossary.md). Only what has not happened is counted otherwise: whatif counts what a candidate would
+// decide, and a simulation its own runs.
 type Effect uint8
 
 // The effects of decisions.
