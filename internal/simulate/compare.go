@@ -212,7 +212,7 @@ func Assumptions() []string {
 	return []string{
 		"what a run does is a model: a retry fails with the chances that the workload and the faults of the cluster name, independently of earlier runs, except for perJob (every run of the job fails) and again (as the run before it)",
 		"under one seed, the candidates see the same jobs at the same times, and the n-th run of a job has the same luck",
-		"Armada's scheduler is scheduling.Schedule with LikeArmada, which leases and preempts other jobs than Armada in some situations (docs/internals/scheduling.md): no rate limits, taints or node affinity but avoided nodes",
+		"Armada's scheduler is scheduling.Schedule with LikeArmada, which was held against a real Armada (docs/internals/scheduling.md): no rate limits, taints or node affinity but avoided nodes, and what nodes have is not rounded (indexedResources)",
 		"protectedFractionOfFairShare is 0; Armada's default is 1, by which a queue within its fair share loses jobs to more urgent ones only",
 		"a pod starts at once when it is scheduled and is gone at once when it ends, fails or is preempted; nothing else takes time but scheduling intervals and retry delays",
 		"a run that failed, was preempted or restarted with its gang begins anew: there are no checkpoints, all its time is wasted",

@@ -101,7 +101,7 @@ func TestRecordings(t *testing.T) {
 					}
 				}
 			}
-			if r.Done < done || r.Lost < lost || lost == 0 {
+			if r.Done+int(r.Preemptions) < done || r.Lost < lost || lost == 0 { // the scheduler may preempt what succeeded
 				t.Errorf("%d first runs succeed and %d fail, and there are no retries: %+v", done, lost, r.Tally)
 			}
 			if r.Jobs != c.jobs || r.Lost == 0 || r.Done+r.Lost+r.Cancelled+r.NotOver != r.Jobs {

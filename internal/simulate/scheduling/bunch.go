@@ -29,10 +29,20 @@ func (s *Scheduler) breakUp(name bunchName, b *bunch) {
 	}
 }
 
+func (s *Scheduler) mendAll() {
+	for _, name := range s.broken {
+		s.mend(name)
+	}
+	s.broken = s.broken[:0]
+}
+
 // mend makes the gangs of a bunch from its jobs.
 func (s *Scheduler) mend(name bunchName) {
 	c, b := s.c, s.bunches[name]
 	for _, g := range b.gangs {
+		if c.gangs[g].joined {
+			s.joined--
+		}
 		s.freeGang(g)
 	}
 	b.gangs, b.broken = b.gangs[:0], false
@@ -41,15 +51,19 @@ func (s *Scheduler) mend(name bunchName) {
 		return
 	}
 	slices.SortFunc(b.jobs, c.compareInQueue)
+	joins := c.joins(b.jobs)
+	if joins {
+		s.joined++
+	}
 	for _, running := range []bool{false, true} {
 		of := int32(none)
 		for _, j := range b.jobs {
-			if (c.jobs[j].start != none) != running {
+			if (joins || c.jobs[j].start != none) != running {
 				continue
 			}
 			if of == none {
 				of = s.newGang(name.queue)
-				c.gangs[of].running, c.gangs[of].label = running, c.uniform(&c.jobs[j])
+				c.gangs[of].running, c.gangs[of].joined, c.gangs[of].label = running, joins, c.uniform(&c.jobs[j])
 				b.gangs = append(b.gangs, of)
 			}
 			g := &c.gangs[of]
@@ -58,7 +72,7 @@ func (s *Scheduler) mend(name bunchName) {
 			if c.jobs[j].state == placed {
 				g.have++
 			}
-			if !running {
+			if c.jobs[j].start == none {
 				s.unchecked = append(s.unchecked, j)
 			}
 		}
@@ -89,8 +103,8 @@ func (s *Scheduler) freeGang(g int32) { s.spare.gangs = append(s.spare.gangs, g)
 // find is where a gang stands in its queue, or is to stand.
 func (s *Scheduler) find(g int32) int {
 	c := s.c
-	i, _ := slices.BinarySearchFunc(c.queues[c.gangs[g].queue].gangs, c.gangs[g].members[0], func(other, first int32) int {
-		return c.compareInQueue(c.gangs[other].members[0], first)
+	i, _ := slices.BinarySearchFunc(c.queues[c.gangs[g].queue].gangs, c.standsAt(g), func(other, at int32) int {
+		return c.compareInQueue(c.standsAt(other), at)
 	})
 	return i
 }

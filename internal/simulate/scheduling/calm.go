@@ -41,7 +41,7 @@ type outlook struct {
 	with     []int64
 	distinct []int32
 	alike    []int32
-	tried    []int // by gang, the era in which it changed nothing
+	tried    []int // by gang, the era in which it changed nothing; see calmAsArmada
 	era      int   // begins anew when anything happens but that a job is added to a queue
 
 	least      []int64 // of each resource, what all jobs of a gang request
@@ -56,6 +56,8 @@ type prospect struct {
 	candidates []int32 // queued gangs, without those that get nothing if one before them gets nothing
 	next       int
 	last       int // the place of the last gang with nodes
+	returned   key // the turn of the last one that runs, and that of the gang that comes next: see calmAsArmada
+	turn       key
 }
 
 func newOutlook(c *cycle) outlook {
@@ -74,6 +76,9 @@ func (s *Scheduler) calmCycle() bool {
 		return false
 	}
 	s.tight = false
+	if c.likeArmada {
+		return s.calmAsArmada()
+	}
 	for q := range o.queues {
 		if !o.queues[q].known {
 			o.look(int32(q))
@@ -88,31 +93,31 @@ func (s *Scheduler) calmCycle() bool {
 		gang := &c.gangs[g]
 		p := &o.queues[gang.queue]
 		p.next++
-		if c.likeArmada && o.tried[g] == o.era {
-			continue
-		}
 		c.mark()
 		switch {
 		case o.findsFree(gang):
 			s.last.started = append(s.last.started, gang.members...)
-			o.era++ // its queue's running gangs of lower levels return later now
 			at := o.places[g]
 			o.look(gang.queue)
 			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {
 				p.next++
 			}
 		case o.mayDisplace(g):
-			for _, j := range s.last.started {
-				c.put(j, nothing, none)
-				o.stale(c.jobs[j].queue)
-			}
-			s.last.started = s.last.started[:0]
-			c.version++
+			s.startOver()
 			return false
-		default:
-			o.tried[g] = o.era
 		}
 	}
+}
+
+// startOver takes back what a cycle scheduled before it turned out not to be calm.
+func (s *Scheduler) startOver() {
+	c := s.c
+	for _, j := range s.last.started {
+		c.put(j, nothing, none)
+		s.outlook.stale(c.jobs[j].queue)
+	}
+	s.last.started = s.last.started[:0]
+	c.version++
 }
 
 // first is the candidate whose turn comes first; none if there are no more.
@@ -134,9 +139,6 @@ func (o *outlook) compareTurns(a, b int32) int {
 	if qa == qb {
 		return cmp.Compare(o.places[a], o.places[b])
 	}
-	if la, lb := o.level(a), o.level(b); la != lb {
-		return cmp.Compare(lb, la)
-	}
 	if order := o.turns[a].compare(o.turns[b]); order != 0 {
 		return order
 	}
@@ -145,13 +147,17 @@ func (o *outlook) compareTurns(a, b int32) int {
 
 func (o *outlook) level(g int32) int32 { return o.c.jobs[o.c.gangs[g].members[0]].level }
 
+func (o *outlook) grow() {
+	for len(o.turns) < len(o.c.gangs) {
+		o.turns, o.places, o.tried = append(o.turns, key{}), append(o.places, 0), append(o.tried, 0)
+	}
+}
+
 // look finds the turns and candidates of a queue.
 func (o *outlook) look(q int32) {
 	c, p := o.c, &o.queues[q]
 	p.known, p.candidates, o.distinct = true, p.candidates[:0], o.distinct[:0]
-	for len(o.turns) < len(c.gangs) {
-		o.turns, o.places, o.tried = append(o.turns, key{}), append(o.places, 0), append(o.tried, 0)
-	}
+	o.grow()
 	copy(o.sum, c.of(c.amounts.placed, q))
 	gangs := c.queues[q].gangs
 	for _, g := range gangs {
@@ -166,7 +172,7 @@ func (o *outlook) look(q int32) {
 	}
 	p.last = last
 	o.alike = o.alike[:0]
-	level := int32(c.levels)
+	first := true
 	for i, g := range gangs {
 		gang := &c.gangs[g]
 		if gang.blocked != UnknownReason || c.keeps(g) {
@@ -184,8 +190,8 @@ func (o *outlook) look(q int32) {
 		} else if !follows {
 			p.candidates = append(p.candidates, g)
 		}
-		if of := c.jobs[gang.members[0]].level; of < level || own.compare(turn) > 0 {
-			level, turn = of, own
+		if first || own.compare(turn) > 0 {
+			turn, first = own, false
 		}
 		o.turns[g] = turn
 	}

@@ -97,7 +97,7 @@ func newCycle(config Config, queues []Queue, nodes []Node, nodeByJob map[string]
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{names: config.Resources, resources: len(config.Resources), now: config.Now, defaultClass: config.DefaultPriorityClass, levels: len(all.levels), likeArmada: config.LikeArmada, total: make([]int64, len(config.Resources))}
+	c := &cycle{names: config.Resources, resources: len(config.Resources), now: config.Now, defaultClass: config.DefaultPriorityClass, levels: len(all.levels), priorities: all.levels, likeArmada: config.LikeArmada, resolution: config.Resolution, total: make([]int64, len(config.Resources))}
 	if err := c.addNodes(config, nodes); err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (p *problems) checkJob(config Config, j *Job, q int32, all classes) job {
 	case g.MinimumCardinality < 0 || g.MinimumCardinality > g.Cardinality:
 		p.add("job %q: gang minimum cardinality %d, must be between 0 and the cardinality %d", j.ID, g.MinimumCardinality, g.Cardinality)
 	}
-	return job{Job: j, queue: q, level: all.level(class.Priority), preemptible: class.IsFairSharePreemptible, node: none, start: none}
+	return job{Job: j, queue: q, level: all.level(class.Priority), preemptible: class.IsFairSharePreemptible, node: none, start: none, key: none}
 }
 
 // begin allocates what the cycle computes with. Nothing runs yet.
@@ -234,6 +234,7 @@ func (c *cycle) begin() {
 	c.work = scratch{sum: make([]int64, c.resources), left: make([]int64, c.resources)}
 	c.hopeless = hopeless{requests: make([][]int32, c.levels+1)}
 	c.labels = map[string]*label{}
+	c.armada.begin(c)
 	c.index = index{c: c, isTouched: make([]bool, nodes)}
 	c.line = line{c: c, places: make([]int32, queues), keys: make([]key, queues), isChanged: make([]bool, queues)}
 	c.rank = rank{c: c, toPlace: none, order: make([]int32, queues), position: make([]int32, queues), fractions: make([]fraction, queues), isChanged: make([]bool, queues)}

@@ -17,7 +17,9 @@ type cycle struct {
 	defaultClass string
 	total        []int64 // of all nodes
 	levels       int     // distinct priorities of classes; a level is the index of one, the lowest first
+	priorities   []int32 // by level
 	likeArmada   bool
+	resolution   Resources
 	sorted       bool
 
 	queues []queue
@@ -37,6 +39,7 @@ type cycle struct {
 	level    int32 // the one that is scheduled
 	version  int   // how many times a job lost what it had on a node
 	hopeless hopeless
+	armada   likeArmada
 	work     scratch
 }
 
@@ -55,6 +58,7 @@ type job struct {
 	state       state
 	node        int32 // if it has one, or a reservation there
 	at          int32 // its position in the list of that node
+	key         int32 // its scheduling key; none if nobody has asked
 	start       int32 // where it ran when the cycle began; gone if that node is unknown, none if it was queued
 }
 
@@ -77,6 +81,8 @@ type gang struct {
 	have    int // members that are placed
 	label   string
 	running bool   // its members ran when the cycle began
+	joined  bool   // only some of them did: see joins
+	again   bool   // see likeArmada
 	blocked Reason // why it cannot be selected, if its members do not say so
 }
 
@@ -167,7 +173,7 @@ func (c *cycle) put(j int32, s state, n int32) {
 	if job.state != nothing {
 		c.count(j, -1)
 		c.unlink(j)
-		if s == nothing {
+		if s != placed {
 			c.version++
 		}
 	}
@@ -203,7 +209,11 @@ func (c *cycle) count(j int32, sign int64) {
 	}
 	// A job can displace reservations up to its own level, and jobs below it.
 	last := c.guarded(job)
-	if job.state == reserved {
+	switch {
+	case job.state == placed:
+	case c.likeArmada:
+		last = none
+	default:
 		last--
 	}
 	for level := int32(0); level <= last; level++ {

@@ -17,10 +17,11 @@ type Config struct {
 	PriorityClasses []PriorityClass
 	// DefaultPriorityClass is the class of jobs that name none.
 	DefaultPriorityClass string
-	// LikeArmada follows Armada's scheduler where it does otherwise than its documentation says: jobs that run come before
-	// queued ones of their class in their queue, those that have run longest first; only fair-share preemptible jobs are ever preempted,
-	// minimum cardinalities are ignored, and so are the labels of gangs with a cardinality of 1.
+	// LikeArmada follows Armada's scheduler, which does otherwise than its documentation says: see R22 in docs/internals/scheduling.md.
 	LikeArmada bool
+	// Resolution is what Armada rounds the available amounts down to when it looks for nodes: its indexedResources. Missing and zero ones
+	// are not rounded. Only LikeArmada asks for it.
+	Resolution Resources
 }
 
 // PriorityClass is an Armada priority class.

@@ -24,14 +24,14 @@ func (c *cycle) sortQueues() {
 
 // compareJobs is the total order of the jobs of a queue.
 func (c *cycle) compareJobs(a, b *job) int {
-	if a.level != b.level {
-		return cmp.Compare(b.level, a.level)
-	}
 	if runs := a.start != none; c.likeArmada && runs != (b.start != none) {
 		if runs {
 			return -1
 		}
 		return 1
+	}
+	if a.level != b.level {
+		return cmp.Compare(b.level, a.level)
 	}
 	if a.Priority != b.Priority {
 		return cmp.Compare(a.Priority, b.Priority)
@@ -97,16 +97,29 @@ func (c *cycle) addGangs() error {
 	if p.first != "" {
 		return p.err()
 	}
-	all := make([]int32, len(c.gangs))
+	for k, g := range byName { //house:sorted each pair by itself
+		if queued, ok := byName[named{k.queue, k.id, false}]; ok && k.running {
+			c.join(g, queued)
+		}
+	}
+	all := make([]int32, 0, len(c.gangs))
 	for i, first := 0, 0; i < len(c.gangs); i++ {
 		g := &c.gangs[i]
-		all[i] = int32(i)
+		if len(g.members) == 0 {
+			continue
+		}
+		all = append(all, int32(i))
 		g.need = c.need(g)
 		g.blocked = c.blocked(g)
-		if g.queue != c.gangs[first].queue {
-			first = i
+		if g.queue != c.gangs[all[first]].queue {
+			first = len(all) - 1
 		}
-		c.queues[g.queue].gangs = all[first : i+1 : i+1]
+		c.queues[g.queue].gangs = all[first:len(all):len(all)]
+	}
+	if c.likeArmada {
+		for q := range c.queues {
+			slices.SortFunc(c.queues[q].gangs, func(a, b int32) int { return c.compareInQueue(c.standsAt(a), c.standsAt(b)) })
+		}
 	}
 	return nil
 }
@@ -123,7 +136,7 @@ func (c *cycle) uniform(j *job) string {
 func (c *cycle) need(g *gang) int {
 	of := &c.jobs[g.members[0]].Gang
 	need := of.Cardinality
-	if least := of.MinimumCardinality; least > 0 && !c.likeArmada {
+	if least := of.MinimumCardinality; least > 0 {
 		need = least
 	}
 	switch {
@@ -146,7 +159,10 @@ func (p *problems) checkAlike(c *cycle, job *job, other int32) {
 
 // blocked is why a gang cannot be selected at all, if its members do not say so themselves.
 func (c *cycle) blocked(g *gang) Reason {
-	if g.running {
+	switch {
+	case g.joined && len(g.members) < c.jobs[g.members[0]].Gang.Cardinality:
+		return GangIncomplete
+	case g.running:
 		return UnknownReason
 	}
 	ready := 0
@@ -184,15 +200,21 @@ type line struct {
 }
 
 type key struct {
+	level    int32 // of the first gang: in a line of Schedule the same for all
 	fraction fraction
 	running  bool // the first gang was evicted
 }
 
 // keyOf is the key of a queue with a gang that comes first. In Armada, only the names of queues decide between equal fractions (R22).
-func (c *cycle) keyOf(f fraction, first *gang) key { return key{f, first.running && !c.likeArmada} }
+func (c *cycle) keyOf(f fraction, first *gang) key {
+	return key{c.jobs[first.members[0]].level, f, first.running && !c.likeArmada}
+}
 
 // compare is negative if a gang with this key is selected before one with another key; if they are equal, the queue decides.
 func (k key) compare(o key) int {
+	if k.level != o.level {
+		return cmp.Compare(o.level, k.level)
+	}
 	if order := k.fraction.compare(o.fraction); order != 0 || k.running == o.running {
 		return order
 	}
@@ -286,7 +308,7 @@ func (c *cycle) firstGangFromJobs(q int32) int32 {
 		if c.jobs[g.members[0]].level < c.level {
 			return none
 		}
-		if g.blocked == UnknownReason && g.have < len(g.members) {
+		if c.isNext(g) {
 			return queue.gangs[queue.next]
 		}
 	}

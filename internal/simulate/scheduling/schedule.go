@@ -104,6 +104,10 @@ func (c *cycle) evict() {
 // schedule selects gang after gang and gives them nodes, level by level from the most urgent one,
 // until there are no more. What it displaces, apart from reservations, is of lower levels, and is selected there.
 func (c *cycle) schedule() {
+	if c.likeArmada {
+		c.scheduleAsArmada()
+		return
+	}
 	for level := int32(c.levels) - 1; level >= 0; level-- {
 		c.line.fill(level)
 		for g := c.selectNextQueuedGangToSchedule(); g != none; g = c.selectNextQueuedGangToSchedule() {

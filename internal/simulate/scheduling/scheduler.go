@@ -27,6 +27,7 @@ type Scheduler struct {
 
 	nodes     []Node // new ones, that Cycle is to use; nil if there are none
 	broken    []bunchName
+	joined    int     // gangs of which only some jobs run
 	unchecked []int32 // queued jobs whose gang must be checked: may it be selected?
 	due       dues
 	changed   bool // since the last cycle, or it scheduled jobs that cannot be evicted
@@ -88,7 +89,7 @@ func (s *Scheduler) rebuild(nodes []Node) error {
 			continue
 		}
 		own := *job
-		own.state, own.node, own.start = nothing, none, none
+		own.state, own.node, own.start, own.key = nothing, none, none, none
 		k := s.add(own)
 		if job.state != placed {
 			continue
@@ -349,16 +350,17 @@ func (s *Scheduler) Cycle(now time.Time) (Changes, error) {
 // prepare makes gangs of all jobs, and finds out which of them may be selected. It returns those that became so and fit no node.
 func (s *Scheduler) prepare() (fitsNoNode []string) {
 	c := s.c
-	for _, name := range s.broken {
-		s.mend(name)
-	}
-	s.broken = s.broken[:0]
+	s.mendAll()
 	for len(s.due) > 0 && !s.due[0].at.After(c.now) {
 		d := heap.Pop(&s.due).(due)
 		if j, ok := s.byID[d.job]; ok && c.jobs[j].start == none && c.jobs[j].RetryAfter.Equal(d.at) {
 			s.unchecked, s.changed = append(s.unchecked, c.gangs[c.jobs[j].gang].members...), true
+			if name := (bunchName{c.jobs[j].queue, c.jobs[j].Gang.ID}); c.likeArmada && name.id != "" { // it may join those that run
+				s.breakUp(name, s.bunches[name])
+			}
 		}
 	}
+	s.mendAll()
 	for _, j := range s.unchecked {
 		job := &c.jobs[j]
 		if job.Job == nil || job.start != none {
@@ -439,7 +441,7 @@ func (s *Scheduler) NoRoom(queue string) func(yield func(id string) bool) {
 			return
 		}
 		for _, g := range s.c.queues[q].gangs {
-			if s.c.gangs[g].blocked != UnknownReason || s.c.gangs[g].running {
+			if s.c.gangs[g].blocked != UnknownReason || s.c.gangs[g].running && !s.c.gangs[g].joined {
 				continue
 			}
 			for _, j := range s.c.gangs[g].members {

@@ -93,7 +93,11 @@ func (d *drawing) config() {
 		})
 	}
 	d.in.Config.DefaultPriorityClass = "class-0"
-	d.in.Config.LikeArmada = d.Modes && d.oneIn(3, "like Armada")
+	if d.in.Config.LikeArmada = d.Modes && d.oneIn(3, "like Armada"); d.in.Config.LikeArmada {
+		for range d.in.Config.Resources {
+			d.in.Config.Resolution = append(d.in.Config.Resolution, int64(d.upTo(3, "resolution")))
+		}
+	}
 }
 
 // amounts are small, so that jobs compete and equals are frequent.
@@ -280,7 +284,7 @@ func (d *drawing) enlarge() {
 // String is the instance as a person would write it.
 func (in Instance) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "resources %s likeArmada=%t\n", strings.Join(in.Config.Resources, " "), in.Config.LikeArmada)
+	fmt.Fprintf(&b, "resources %s likeArmada=%t resolution=%v\n", strings.Join(in.Config.Resources, " "), in.Config.LikeArmada, in.Config.Resolution)
 	for _, c := range in.Config.PriorityClasses {
 		fmt.Fprintf(&b, "class %s priority=%d preemptible=%t\n", c.Name, c.Priority, c.IsFairSharePreemptible)
 	}

@@ -450,6 +450,13 @@ var (
 	fewUnits = Shape{Queues: 3, Nodes: 3, Jobs: 7, Resources: 1, Classes: 1, Gang: 1, Capacity: 3, Request: 1, Least: 1, Factors: true}
 )
 
+// described is Everything as the description has it: like Armada, some jobs are preempted in vain, and what they leave is not always used.
+func described() Shape {
+	s := Everything
+	s.Modes = false
+	return s
+}
+
 var laws = []struct {
 	name  string
 	law   law
@@ -458,8 +465,8 @@ var laws = []struct {
 	{"permutation", permutation, Everything},
 	{"urgency", urgency, single},
 	{"moreUrgent", moreUrgent, single},
-	{"help", help, Everything},
-	{"maximality", maximality, Everything},
+	{"help", help, described()},
+	{"maximality", maximality, described()},
 	{"pareto", pareto, fewUnits},
 	{"stability", stability, oneKind},
 	{"stability in place", stabilityInPlace, oneKind},

@@ -16,6 +16,10 @@ func Schedule(config scheduling.Config, queues []scheduling.Queue, nodes []sched
 	}
 	c := newCycle(config, queues, nodes, nodeByJob)
 	c.evict()
+	if config.LikeArmada {
+		c.likeArmada()
+		return c.result(), nil
+	}
 	for _, class := range c.urgencies() {
 		c.loop(class)
 	}
@@ -89,8 +93,8 @@ func newCycle(config scheduling.Config, queues []scheduling.Queue, nodes []sched
 // inQueue is the order within a queue (R5). Jobs of different queues need any fixed order.
 func (c *cycle) inQueue(a, b *job) int {
 	return cmp.Or(
-		cmp.Compare(b.urgency, a.urgency),
 		c.runningFirst(a, b),
+		cmp.Compare(b.urgency, a.urgency),
 		cmp.Compare(a.Priority, b.Priority),
 		c.runningLonger(a, b),
 		a.Submitted.Compare(b.Submitted),
@@ -127,7 +131,7 @@ func (c *cycle) gather(first *job) {
 		if j != first && (first.Gang.ID == "" || j.queue != first.queue || j.Gang.ID != first.Gang.ID) {
 			continue
 		}
-		if (j.ranOn != "") != (first.ranOn != "") {
+		if (j.ranOn != "") != (first.ranOn != "") && !c.joined(first) {
 			continue
 		}
 		all = append(all, j)
@@ -144,12 +148,12 @@ func (c *cycle) gather(first *job) {
 	cardinality, need := 1, 1
 	if first.Gang.ID != "" {
 		cardinality, need = first.Gang.Cardinality, first.Gang.Cardinality
-		if first.Gang.MinimumCardinality > 0 && !c.config.LikeArmada {
+		if first.Gang.MinimumCardinality > 0 {
 			need = first.Gang.MinimumCardinality
 		}
 	}
 	ran := first.ranOn != ""
-	if !ran && len(ready) < cardinality {
+	if (!ran || c.joined(first)) && len(ready) < cardinality {
 		return
 	}
 	g := &gang{jobs: all, ran: ran, need: min(need, len(all))}
@@ -161,6 +165,21 @@ func (c *cycle) gather(first *job) {
 		}
 	}
 	c.gangs = append(c.gangs, g)
+}
+
+// joined says whether jobs of a gang that run and queued ones are selected together (R22).
+func (c *cycle) joined(of *job) bool {
+	runs, queued := false, false
+	for _, j := range c.jobs {
+		if of.Gang.ID == "" || j.queue != of.queue || j.Gang.ID != of.Gang.ID {
+			continue
+		}
+		if j.ranOn == "" && (j.Held || j.RetryAfter.After(c.config.Now)) {
+			return false
+		}
+		runs, queued = runs || j.ranOn != "", queued || j.ranOn == ""
+	}
+	return c.config.LikeArmada && runs && queued && classOf(c.config, of.Job).IsFairSharePreemptible
 }
 
 // evict takes their nodes from all running jobs that can be preempted to fair share, and
@@ -228,9 +247,9 @@ func (c *cycle) firstOf(gangs []*gang, queue *scheduling.Queue) *gang {
 	return first
 }
 
-// queuedLast is left out by Armada's scheduler, where only the names of queues decide (R22).
+// queuedLast says whether a gang comes after others with an equal fraction.
 func (c *cycle) queuedLast(g *gang) int {
-	if g.ran || c.config.LikeArmada {
+	if g.ran {
 		return 0
 	}
 	return 1

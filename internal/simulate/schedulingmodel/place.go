@@ -37,7 +37,8 @@ func (c *cycle) place(g *gang) {
 // nodesFor are the sets of nodes on which a gang can be placed: all, or those with one value of its label (R17, R22).
 func (c *cycle) nodesFor(g *gang) [][]*scheduling.Node {
 	label := g.jobs[0].Gang.NodeUniformityLabel
-	if label == "" || g.ran || c.config.LikeArmada && g.jobs[0].Gang.Cardinality == 1 {
+	queued := slices.ContainsFunc(g.jobs, func(j *job) bool { return j.ranOn == "" })
+	if label == "" || !queued || c.config.LikeArmada && g.jobs[0].Gang.Cardinality == 1 {
 		return [][]*scheduling.Node{c.nodes}
 	}
 	byValue := map[string][]*scheduling.Node{}
@@ -166,7 +167,7 @@ func (c *cycle) on(n *scheduling.Node) []*job {
 func (c *cycle) candidates(j *job, there []*job, fractions map[string]*big.Rat) []*job {
 	var list []*job
 	for _, other := range there {
-		if reserved := c.reserved[other.index]; reserved && other.urgency <= j.urgency || !reserved && other.urgency < j.urgency && c.preemptible(other) {
+		if reserved := c.reserved[other.index]; reserved && other.urgency <= j.urgency || !reserved && other.urgency < j.urgency {
 			list = append(list, other)
 		}
 	}
@@ -179,11 +180,6 @@ func (c *cycle) candidates(j *job, there []*job, fractions map[string]*big.Rat) 
 		)
 	})
 	return list
-}
-
-// preemptible says whether a job that has a node can lose it at all (R22).
-func (c *cycle) preemptible(j *job) bool {
-	return !c.config.LikeArmada || classOf(c.config, j.Job).IsFairSharePreemptible
 }
 
 // displace takes a job's reservation, or its node, and then those of its gang if too few are left (R18).

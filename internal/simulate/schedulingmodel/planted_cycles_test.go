@@ -33,10 +33,10 @@ func plantedInScheduler() []bug {
 			"bunch.go", "	slices.SortFunc(b.jobs, c.compareInQueue)\n", "",
 		}}},
 		{"a gang that lost a member is not looked at again", []patch{{
-			"bunch.go", "			if !running {\n", "			if !running && len(b.jobs) == c.jobs[j].Gang.Cardinality {\n",
+			"bunch.go", "			if c.jobs[j].start == none {\n", "			if c.jobs[j].start == none && len(b.jobs) == c.jobs[j].Gang.Cardinality {\n",
 		}}},
 		{"only the first job of a gang is looked at", []patch{{
-			"bunch.go", "			if !running {\n", "			if !running && len(g.members) == 1 {\n",
+			"bunch.go", "			if c.jobs[j].start == none {\n", "			if c.jobs[j].start == none && len(g.members) == 1 {\n",
 		}}},
 		{"a running gang that lost members needs as many as before", []patch{{
 			"bunch.go", "c.gangs[of].need = c.need(&c.gangs[of])", "c.gangs[of].need = max(1, c.jobs[c.gangs[of].members[0]].Gang.Cardinality)",
@@ -44,7 +44,7 @@ func plantedInScheduler() []bug {
 		{"a gang keeps the label of the one before it", []patch{{
 			"bunch.go", "c.gangs[g] = gang{queue: q, members: c.gangs[g].members[:0]}", "c.gangs[g] = gang{queue: q, members: c.gangs[g].members[:0], label: c.gangs[g].label}",
 		}, {
-			"bunch.go", "c.gangs[of].running, c.gangs[of].label = running, c.uniform(&c.jobs[j])", "c.gangs[of].running = running\n				if !running {\n					c.gangs[of].label = c.uniform(&c.jobs[j])\n				}",
+			"bunch.go", "c.gangs[of].running, c.gangs[of].joined, c.gangs[of].label = running, joins, c.uniform(&c.jobs[j])", "c.gangs[of].running, c.gangs[of].joined = running, joins\n				if !running {\n					c.gangs[of].label = c.uniform(&c.jobs[j])\n				}",
 		}}},
 		{"queued and running jobs of a gang are one", []patch{{
 			"bunch.go", "			if of == none {\n", "			if of == none && running && len(b.gangs) > 0 && c.jobs[j].preemptible {\n				of = b.gangs[0]\n				s.detach(of)\n			} else if of == none {\n",
@@ -93,9 +93,9 @@ func plantedInScheduler() []bug {
 			"hopeless.go", "h.requests[level+1:] {", "h.requests[max(0, level):] {",
 		}}},
 		{"what is hopeless in a calm cycle is so in a full one", []patch{{
-			"calm.go", "			s.last.started = s.last.started[:0]\n			c.version++\n", "			s.last.started = s.last.started[:0]\n",
+			"calm.go", "	s.last.started = s.last.started[:0]\n	c.version++\n", "	s.last.started = s.last.started[:0]\n",
 		}, {
-			"cycle.go", "		if s == nothing {\n			c.version++\n		}\n", "		if s == nothing && job.start != none {\n			c.version++\n		}\n",
+			"cycle.go", "		if s != placed {\n			c.version++\n		}\n", "		if s != placed && job.start != none {\n			c.version++\n		}\n",
 		}}},
 		{"what a queue would have with the last job of a cycle remains in its rank", []patch{{
 			"scheduler.go", "		c.rank.stale(int32(q))\n", "",
@@ -114,10 +114,10 @@ func plantedInScheduler() []bug {
 			"scheduler.go", "		s.outlook.stale(job.queue)\n		if c.reason(j)", "		if c.reason(j)",
 		}}},
 		{"a queue's turn is the key of the gang alone", []patch{{
-			"calm.go", "of < level || own.compare(turn) > 0", "of < level || own.compare(turn) != 0",
+			"calm.go", "first || own.compare(turn) > 0", "first || own.compare(turn) != 0",
 		}}},
 		{"turns go on at the next level", []patch{{
-			"calm.go", "of < level || own.compare(turn) > 0", "i == 0 && of < level || own.compare(turn) > 0",
+			"calm.go", "first || own.compare(turn) > 0", "first || own.level >= turn.level && own.compare(turn) > 0",
 		}}},
 		{"jobs that cannot be evicted do not count for the turn", []patch{{
 			"calm.go", "c.gangs[g].have > 0 && !c.keeps(g)", "c.gangs[g].have > 0",
@@ -138,7 +138,7 @@ func plantedInScheduler() []bug {
 			"calm.go", "			at := o.places[g]\n			o.look(gang.queue)\n			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {\n				p.next++\n			}\n", "",
 		}}},
 		{"the jobs that a cycle scheduled before it was full remain", []patch{{
-			"calm.go", "				c.put(j, nothing, none)\n				o.stale(c.jobs[j].queue)\n", "				o.stale(c.jobs[j].queue)\n",
+			"calm.go", "		c.put(j, nothing, none)\n		s.outlook.stale(c.jobs[j].queue)\n", "		s.outlook.stale(c.jobs[j].queue)\n",
 		}}},
 		{"what was tried before a job went is not tried again", []patch{{
 			"scheduler.go", "	s.outlook.era++\n	delete(s.byID, job.ID)\n", "	delete(s.byID, job.ID)\n",
@@ -146,8 +146,17 @@ func plantedInScheduler() []bug {
 		{"what was tried before a cycle that scheduled is not tried again", []patch{{
 			"scheduler.go", "	if len(all) > 0 {\n		s.outlook.era++\n	}\n", "",
 		}}},
-		{"what was tried is not tried again, also as documented", []patch{{
-			"calm.go", "		if c.likeArmada && o.tried[g] == o.era {\n", "		if o.tried[g] == o.era {\n",
+		{"like Armada, a queue's turn is the key of the gang alone", []patch{{
+			"armadacalm.go", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {\n", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) != 0 {\n",
+		}}},
+		{"like Armada, jobs that cannot be evicted do not count for the turn", []patch{{
+			"armadacalm.go", "		if !c.keeps(g) {\n			o.add(o.sum, g, -1)\n		}\n", "		o.add(o.sum, g, -1)\n",
+		}}},
+		{"like Armada, a cycle is calm though a gang of which only some run waits", []patch{{
+			"armadacalm.go", "	if s.joined > 0 {\n", "	if s.joined > 1 {\n",
+		}}},
+		{"like Armada, a gang whose member's time has come does not join those that run", []patch{{
+			"scheduler.go", "; c.likeArmada && name.id != \"\" { // it may join", "; false && name.id != \"\" { // it may join",
 		}}},
 		{"what a job that avoids nodes does not find, nobody does", []patch{{
 			"calm.go", "	if single && len(c.work.avoided) == 0 {", "	if single {",

@@ -116,16 +116,43 @@ func plantedInSchedule() []bug {
 			"order.go", "		return min(need, len(g.members))\n", "		return need\n",
 		}}},
 		{"minimum cardinalities are not read", []patch{{
-			"order.go", "least > 0 && !c.likeArmada {", "false && least > 0 {",
-		}}},
-		{"like Armada, minimum cardinalities are read", []patch{{
-			"order.go", "least > 0 && !c.likeArmada {", "least > 0 {",
+			"order.go", "least > 0 {", "false && least > 0 {",
 		}}},
 		{"like Armada, jobs that cannot be evicted lose their nodes to urgent ones", []patch{{
 			"cycle.go", "	if c.likeArmada && !j.preemptible {\n", "	if false {\n",
 		}}},
 		{"like Armada, the order does not look at what runs", []patch{{
 			"order.go", "c.likeArmada && runs != (b.start != none) {", "false && runs != (b.start != none) {",
+		}}},
+		{"like Armada, a gang stands at its first member", []patch{{
+			"armada.go", "		return members[len(members)-1]\n", "		return members[0]\n",
+		}}},
+		{"like Armada, queued jobs of a gang do not join those that run", []patch{{
+			"armada.go", "	return running > 0 && running < len(jobs)\n", "	return false\n",
+		}}},
+		{"like Armada, keys that failed are tried again", []patch{{
+			"armada.go", "		return c.jobs[j].start == none && c.armada.failed[", "		return false && c.armada.failed[",
+		}}},
+		{"like Armada, what an evicted job has is not available to jobs of its class", []patch{{
+			"cycle.go", "		last = none\n", "		last--\n",
+		}}},
+		{"like Armada, victims that need not go are spared", []patch{{
+			"armada.go", "		a.victims = append(a.victims, a.on[n]...)\n", "		a.victims = append(a.victims, e)\n",
+		}}},
+		{"like Armada, victims are taken from the first on", []patch{{
+			"armada.go", "	for _, e := range slices.Backward(a.order) {\n", "	for _, e := range a.order {\n",
+		}}},
+		{"like Armada, urgent jobs go where most is available first", []patch{{
+			"armada.go", "	for level := int32(0); level < job.level; level++ {\n", "	for level := job.level; level < job.level; level++ {\n",
+		}}},
+		{"like Armada, there is no second pass", []patch{{
+			"armada.go", "	c.evictOversubscribed()\n	c.pass()\n", "	c.evictOversubscribed()\n",
+		}}},
+		{"like Armada, jobs on nodes with more jobs than room are preempted", []patch{{
+			"armada.go", "n := job.node; c.armada.over[n] || fitsAll(", "n := job.node; fitsAll(",
+		}}},
+		{"like Armada, the first value of a label is taken", []patch{{
+			"armada.go", "			if best == none || sum < least {\n", "			if best == none {\n",
 		}}},
 		{"queued and running jobs of a gang are selected together", []patch{{
 			"order.go", "		k := named{job.queue, job.Gang.ID, job.start != none}\n", "		k := named{job.queue, job.Gang.ID, job.start != none && !job.preemptible}\n",

@@ -135,12 +135,24 @@ func (in *input) set(t *testing.T, j *scheduling.Job, field string) {
 	}
 }
 
+// fine makes thousandths of CPUs and mebibytes of amounts: Armada rounds both to hundreds (see config/scheduler/config.yaml of the box).
+func fine(amounts scheduling.Resources) {
+	amounts[0], amounts[1] = amounts[0]*1000, amounts[1]*1024
+}
+
 // schedule is what Schedule says.
 func (s situation) schedule(t *testing.T, likeArmada bool) string {
 	t.Helper()
 	in := s.input(t)
+	for _, n := range in.nodes {
+		fine(n.Total)
+	}
+	for _, j := range in.jobs() {
+		fine(j.Request)
+	}
 	r, err := scheduling.Schedule(scheduling.Config{
 		Now: began.Add(time.Hour), Resources: []string{"cpu", "memory"}, PriorityClasses: classes, DefaultPriorityClass: defaultClass, LikeArmada: likeArmada,
+		Resolution: scheduling.Resources{100, 100},
 	}, in.queues, in.nodes, in.nodeByJob)
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)

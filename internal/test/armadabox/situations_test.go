@@ -9,6 +9,7 @@ const (
 	becauseFilling   = "of nodes with equal victims, Armada takes that of the job that it would select last"
 	becauseHead      = "jobs that run come first in their queue, whatever their class: when a2 is selected, a1 has its node again"
 	becauseLonger    = "of jobs that run, those whose runs are older come first, whenever they were submitted"
+	becauseProtected = "`LikeArmada` protects no part of a fair share"
 	becauseUnlabeled = "a gang of one is a plain job, its label does not count"
 )
 
@@ -98,7 +99,7 @@ var situations = []situation{
 	{name: "a requeued member beside a running gang, with room", nodes: "n0 3", jobs: "a1 1 gang=g,3 on=n0; a2 1 gang=g,3 on=n0; a3 1 gang=g,3", because: becauseRejoin},
 	{name: "a requeued member beside a running gang, without room", nodes: "n0 2", jobs: "a1 1 gang=g,3 on=n0; a2 1 gang=g,3 on=n0; a3 1 gang=g,3", because: becauseUnplaced},
 
-	{name: "a requeued member beside a running gang, protected", nodes: "n0 2", jobs: "a1 1 gang=g,3 on=n0; a2 1 gang=g,3 on=n0; a3 1 gang=g,3", protected: 1},
+	{name: "a requeued member beside a running gang, protected", nodes: "n0 2", jobs: "a1 1 gang=g,3 on=n0; a2 1 gang=g,3 on=n0; a3 1 gang=g,3", protected: 1, because: becauseProtected},
 	{name: "a gang of one with a label", nodes: "n0 1; n1 1 rack=r", jobs: "a1 1 gang=g,1,1,rack", because: becauseUnlabeled},
 	{name: "avoided nodes", nodes: "n0 2; n1 3", jobs: "a1 1 avoid=n0"},
 	{name: "all nodes avoided", nodes: "n0 2; n1 3", jobs: "a1 1 avoid=n0,n1"},

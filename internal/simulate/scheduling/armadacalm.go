@@ -1,0 +1,124 @@
+package scheduling
+
+import "slices"
+
+// calmAsArmada is calmCycle as Armada does it. Why that is enough:
+//
+//   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. So the turns of running
+//     gangs are known beforehand. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
+//   - A queued gang is selected in its turn, the largest key of its queue up to itself, those left out that were passed over because
+//     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order.
+//   - A job finds a node with others in the way exactly if it fits into what is available at its level, where evicted jobs whose turn is later count
+//     for nobody (leastAvailable). That is what mayDisplace asks, as for calmCycle; it counts evicted jobs of higher levels, too, but these have returned.
+//     What a gang takes from evicted jobs and their siblings is within its bounds.
+//
+// A gang that changed nothing changes nothing later if it comes as late or later, until something else happens than that jobs are queued.
+func (s *Scheduler) calmAsArmada() bool {
+	c, o := s.c, &s.outlook
+	if s.joined > 0 {
+		return false
+	}
+	c.armada.second = false
+	c.armada.beginPass()
+	o.grow()
+	for q := range int32(len(c.queues)) {
+		if p := &o.queues[q]; !p.known {
+			o.lookAsArmada(q)
+		}
+		c.queues[q].next, o.queues[q].turn = o.queues[q].last+1, o.queues[q].returned
+		o.advance(q)
+	}
+	for {
+		q := o.soonest()
+		if q == none {
+			return true
+		}
+		p, at := &o.queues[q], c.queues[q].next
+		g := c.queues[q].gangs[at]
+		gang := &c.gangs[g]
+		same := o.tried[g] == o.era && p.turn.compare(o.turns[g]) >= 0
+		o.turns[g], o.places[g] = p.turn, int32(at)
+		c.mark()
+		switch {
+		case same:
+			c.fail(gang)
+		case c.findsFreeAsArmada(gang):
+			s.last.started = append(s.last.started, gang.members...)
+		case o.mayDisplace(g):
+			s.startOver()
+			return false
+		default:
+			o.tried[g] = o.era
+			c.fail(gang)
+		}
+		c.queues[q].next++
+		o.advance(q)
+	}
+}
+
+// lookAsArmada finds the turns of a queue's gangs that run.
+func (o *outlook) lookAsArmada(q int32) {
+	c, p := o.c, &o.queues[q]
+	p.known, p.last, p.returned = true, none, key{level: int32(c.levels)} // before all others
+	copy(o.sum, c.of(c.amounts.placed, q))
+	for i, g := range c.queues[q].gangs {
+		if !c.gangs[g].running {
+			break
+		}
+		p.last = i
+		if !c.keeps(g) {
+			o.add(o.sum, g, -1)
+		}
+	}
+	for i, g := range c.queues[q].gangs[:p.last+1] {
+		if c.keeps(g) {
+			continue
+		}
+		o.add(o.sum, g, 1)
+		if own := c.keyOf(fractionOf(o.sum, c.total, c.queues[q].factor), &c.gangs[g]); own.compare(p.returned) > 0 {
+			p.returned = own
+		}
+		o.turns[g], o.places[g] = p.returned, int32(i)
+	}
+}
+
+// advance finds the next gang of a queue, and its turn.
+func (o *outlook) advance(q int32) {
+	if o.c.firstGangFromJobs(q) == none {
+		return
+	}
+	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {
+		o.queues[q].turn = own
+	}
+}
+
+// soonest is the queue whose next gang comes first; none if there are no more.
+func (o *outlook) soonest() int32 {
+	best := int32(none)
+	for q := range int32(len(o.queues)) {
+		if queue := &o.c.queues[q]; queue.next < len(queue.gangs) && (best == none || o.queues[q].turn.compare(o.queues[best].turn) < 0) {
+			best = q
+		}
+	}
+	return best
+}
+
+// findsFreeAsArmada gives free nodes to all jobs of a queued gang, as scheduleAsArmada would, or changes nothing.
+func (c *cycle) findsFreeAsArmada(g *gang) bool {
+	if g.label == "" {
+		return c.selectFree(g, nil)
+	}
+	return slices.ContainsFunc(c.labelled(g.label).nodes, func(nodes []int32) bool { return c.selectFree(g, nodes) })
+}
+
+func (c *cycle) selectFree(g *gang, nodes []int32) bool {
+	for _, j := range g.members {
+		n := c.leastFree(j, nodes)
+		if n == none {
+			c.takeBack()
+			return false
+		}
+		c.assign(j, placed, n)
+	}
+	return true
+}
