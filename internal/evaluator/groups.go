@@ -1,8 +1,6 @@
 package evaluator
 
 import (
-	"bytes"
-	"fmt"
 	"math"
 	"time"
 
@@ -23,6 +21,8 @@ type source interface {
 	acts(queue string, r chain.Record) bool
 	restartAt(at eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error)
 	unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool)
+	// order is as Order of projection.GroupHandler.
+	order(at eventlog.Position, waiting []int) bool
 }
 
 // Groups implements projection.GroupHandler.
@@ -42,6 +42,12 @@ func (c *current) fail(err error) {
 		c.err = err
 	}
 }
+
+// RulesFirst implements projection.GroupHandler.
+func (c *current) RulesFirst() bool { return c.Progress.Semantics >= sinceRulesFirst }
+
+// Order implements projection.GroupHandler.
+func (c *current) Order(waiting []int) bool { return c.from.order(c.at, waiting) }
 
 // Bind implements projection.GroupHandler.
 func (c *current) Bind(first *projection.Job, name, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason) {
@@ -177,37 +183,53 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	m, set := f.Member, p.Rules.Set
 	switch {
 	case m.Over:
-		return p.plain(f, policy.GroupOver), nil
+		return p.plain(policy.GroupOver), nil
 	case m.Told != nil:
-		v := p.plain(f, policy.GroupRestart)
+		v := p.plain(policy.GroupRestart)
 		v.Policy, v.Rule = m.Told.Policy, m.Told.Rule
 		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()), m.Told.RetryAfter)
 		return v, nil
 	}
-	v := set.Evaluate(&p.failure, &p.counts)
-	settings := set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
-	whole := m.Gang && m.Unit.State == group.Active
+	v, reason := p.judge(m)
+	switch {
+	case reason != policy.NoUnitReason:
+		return p.askGroup(f, v, reason)
+	case v.Code == policy.GangRetry && set.Acts(f.Job.Queue):
+		p.restart.base = p.gangBase(f, &v)
+		p.restart.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), p.restart.base))
+		v.RetryAfter, v.ReadyAfter = p.restart.latest, p.restart.latest
+	}
+	return v, nil
+}
+
+// judge returns the verdict on a member's failure before its group is asked, and why the failure fails the unit;
+// NoUnitReason: it does not.
+func (p policies) judge(m *projection.MemberFailure) (v policy.Verdict, reason policy.UnitReason) {
+	v = p.Rules.Set.Evaluate(&p.failure, &p.counts)
+	settings := p.Rules.Set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
+	active := m.Unit.State == group.Active
+	whole := m.Gang && active
 	switch {
 	case m.Gang && (v.Code == policy.LegacyReturn || v.Code == policy.LegacyLimit):
-		returned := p.plain(f, policy.GangFail)
+		returned := p.plain(policy.GangFail)
 		returned.Skipped = v.Skipped
-		return returned, nil
+		return returned, policy.NoUnitReason
 	case v.Requeue && counts(v.Code) && usedUp(m, &settings):
-		return p.askGroup(f, refused(v, policy.UnitLimit), policy.BackoffLimitExceeded)
+		v, reason = refused(v, policy.UnitLimit), policy.BackoffLimitExceeded
 	case v.Requeue && whole && !m.Unit.CanReach(true, false):
-		return p.askGroup(f, refused(v, policy.GangFail), policy.MemberCancelled)
+		v, reason = refused(v, policy.GangFail), policy.MemberCancelled
 	case v.Requeue && whole:
 		v.Code = policy.GangRetry
-		if set.Acts(f.Job.Queue) {
-			p.restart.base = p.gangBase(f, &v)
-			p.restart.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), p.restart.base))
-			v.RetryAfter, v.ReadyAfter = p.restart.latest, p.restart.latest
-		}
-		return v, nil
+		return v, policy.NoUnitReason
 	case v.Requeue:
-		return v, nil
+		return v, policy.NoUnitReason
+	default:
+		reason = p.unitReason(m, &settings, &v)
 	}
-	return p.askGroup(f, v, p.unitReason(m, &settings, &v))
+	if !active {
+		reason = policy.NoUnitReason
+	}
+	return v, reason
 }
 
 // usedUp reports whether a unit has no room left for another failure that is not ignored (semantics.md 12.4.5).
@@ -237,9 +259,9 @@ func refused(v policy.Verdict, code policy.Code) policy.Verdict {
 }
 
 // plain returns a verdict that no policy gave.
-func (p policies) plain(f *projection.Failure, code policy.Code) policy.Verdict {
+func (p policies) plain(code policy.Code) policy.Verdict {
 	return policy.Verdict{
-		Code: code, GlobalUsed: p.counts.Granted, GlobalLimit: p.Rules.Set.GlobalMaxRetries(), Shadow: p.Rules.Set.InShadow(f.Job.Queue),
+		Code: code, GlobalUsed: p.counts.Granted, GlobalLimit: p.Rules.Set.GlobalMaxRetries(), Shadow: p.Rules.Set.InShadow(p.failure.Queue),
 	}
 }
 
@@ -311,13 +333,7 @@ func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefiniti
 // askGroup asks the group what follows from a verdict that fails a member for good.
 func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict) {
 	m, set := f.Member, p.Rules.Set
-	if reason == policy.NoUnitReason || m.Unit.State != group.Active {
-		return v, nil
-	}
-	asked := p.unitFailure(m.Group, m.Unit, reason)
-	asked.Run = &p.failure
-	asked.Barred = !set.Restarts(f.Job.Queue) || p.pauseBars(f.Job.Queue, f.Time)
-	u := set.UnitEnded(asked)
+	u := set.UnitEnded(p.failedBy(f, reason))
 	out := &chain.GroupVerdict{
 		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
 		Noted: !set.Acts(f.Job.Queue),
@@ -348,6 +364,14 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
 	p.restart = restart{base: base, latest: v.RetryAfter, together: together}
 	return v, out
+}
+
+// failedBy returns the facts that a group policy is asked about when a run fails a unit.
+func (p policies) failedBy(f *projection.Failure, reason policy.UnitReason) *policy.UnitFailure {
+	asked := p.unitFailure(f.Member.Group, f.Member.Unit, reason)
+	asked.Run = &p.failure
+	asked.Barred = !p.Rules.Set.Restarts(f.Job.Queue) || p.pauseBars(f.Job.Queue, f.Time)
+	return asked
 }
 
 // blocks reports whether all members of a restart start at the same time.
@@ -407,75 +431,4 @@ func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v proje
 		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused,
 		Base: base, Together: p.blocks(&answer),
 	}, answer.Max, true
-}
-
-// logged is the source of what is already in the log: the records of an envelope, from the
-// current message on.
-type logged struct {
-	p    *Processor
-	rest *Logged
-}
-
-// next returns the record that the log has where the next one will be made, or nil.
-func (l logged) next() chain.Record {
-	if i := len(l.p.out.Records); i < len(l.rest.Records) {
-		return l.rest.Records[i]
-	}
-	return nil
-}
-
-func (l logged) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-	if d, ok := l.next().(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
-		return d, nil
-	}
-	return nil, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, at)
-}
-
-func (l logged) bind(at eventlog.Position, first *projection.Job, name, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
-	switch r := l.next().(type) {
-	case *chain.GroupBound:
-		if r.JobID == first.ID && r.Position == at {
-			return boundBy(r), 0, nil
-		}
-	case *chain.GroupFinding:
-		if r.JobID == first.ID && r.Position == at && r.Reason != 0 {
-			return projection.Bound{}, r.Reason, nil
-		}
-	}
-	return projection.Bound{}, 0, fmt.Errorf("%w: nothing on group %q, which job %s names at %v", ErrDiverged, name, first.ID, at)
-}
-
-func boundBy(r *chain.GroupBound) projection.Bound {
-	return projection.Bound{Digest: r.Digest, Shape: r.Shape, MaxRestarts: r.MaxRestarts}
-}
-
-func (l logged) acts(_ string, r chain.Record) bool {
-	i := len(l.p.out.Records)
-	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))
-}
-
-func (l logged) restartAt(at eventlog.Position, j *projection.Job, _, _ int64) (int64, error) {
-	if r, ok := l.next().(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == j.ID && r.Position == at {
-		return r.RetryAfter, nil
-	}
-	return 0, fmt.Errorf("%w: no restart of job %s at %v", ErrDiverged, j.ID, at)
-}
-
-func (l logged) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
-	r, ok := l.next().(*chain.UnitEnded)
-	if !ok || r.Position != at || !ends(r, u) {
-		return projection.Verdict{}, 0, false
-	}
-	return verdictOf(r), r.Verdict.MaxRestarts, true
-}
-
-// ends reports whether a record is about this end of this unit.
-func ends(r *chain.UnitEnded, u *projection.UnitEnd) bool {
-	return r.Queue == u.Group.Queue && r.JobSet == u.Group.Set && r.Member.Group == u.Group.Name && r.Member.Part == u.Unit.Part.Name &&
-		r.Member.Replica == u.Unit.Replica && r.Succeeded == u.Succeeded
-}
-
-func verdictOf(r *chain.UnitEnded) projection.Verdict {
-	v := &r.Verdict
-	return projection.Verdict{Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}
 }

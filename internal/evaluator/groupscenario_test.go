@@ -24,8 +24,8 @@ import (
 const scenarioStart = 1_800_000_000
 
 // TestGroupScenarios runs the scenarios in testdata/groups under each version of the semantics that
-// has groups. Each history is then decided in two more ways, which must give the same bytes and
-// leave the same state: with the state read back before each message, and from the log alone.
+// has groups. Each history is then decided in more ways, which must give the same bytes and leave the
+// same state: with the state read back before each message, and from the log alone, replayed and rebuilt.
 func TestGroupScenarios(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/groups", func(t *testing.T, path string) {
@@ -53,8 +53,9 @@ func TestGroupScenarios(t *testing.T) {
 			return ""
 		})
 		for _, w := range s.worlds {
-			w.again(t, "reloaded", false)
-			w.again(t, "from the log alone", true)
+			w.again(t, reloadedWay)
+			w.again(t, replayedWay)
+			w.again(t, rebuiltWay)
 		}
 	})
 }
@@ -253,9 +254,15 @@ func groupLine(r chain.Record) string {
 	return fmt.Sprintf("%T", r)
 }
 
-// again decides the history again, from the policies or from the log alone, with the state read
-// back before each message.
-func (w *groupWorld) again(t *testing.T, way string, fromLog bool) {
+// The ways to decide a history again: from the policies, or from the log alone.
+const (
+	reloadedWay = "reloaded"
+	replayedWay = "replayed"
+	rebuiltWay  = "rebuilt"
+)
+
+// again decides the history again, with the state read back before each message.
+func (w *groupWorld) again(t *testing.T, way string) {
 	t.Helper()
 	store := projection.NewMemory()
 	state, err := projection.NewState(store, projection.NoWatermark, evaluator.DefaultHorizon)
@@ -264,7 +271,7 @@ func (w *groupWorld) again(t *testing.T, way string, fromLog bool) {
 	}
 	p := &evaluator.Processor{State: state}
 	for i, s := range w.steps {
-		if s.rules != nil && !fromLog {
+		if s.rules != nil && way == reloadedWay {
 			p.Rules = *s.rules
 		}
 		p.Activate(s.front)
@@ -274,7 +281,13 @@ func (w *groupWorld) again(t *testing.T, way string, fromLog bool) {
 		if p.State, err = reloaded(store, p.State); err != nil {
 			t.Fatal(err)
 		}
-		if fromLog {
+		switch way {
+		case rebuiltWay:
+			if err := p.Rebuild([]eventlog.Message{*s.message}, &s.out); err != nil {
+				t.Fatalf("version %d, %s, step %d: %v", w.version, way, i, err)
+			}
+			continue
+		case replayedWay:
 			rest := s.out
 			if err := p.Replay(s.message, &rest); err != nil || len(rest.Records) > 0 {
 				t.Fatalf("version %d, %s, step %d: %d records left, %v", w.version, way, i, len(rest.Records), err)

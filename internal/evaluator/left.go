@@ -11,6 +11,7 @@ import (
 // left is the source of a rebuild: the records of an envelope of which not every message
 // is known any more, found by what they are about.
 type left struct {
+	state     *projection.State
 	decisions map[[2]string]*chain.Decision // by job and run
 	bound     map[jobAt]*chain.GroupBound
 	restarts  map[jobAt][]*chain.MemberChange // a message may restart a job more than once
@@ -25,8 +26,9 @@ type jobAt struct {
 	at  eventlog.Position
 }
 
-func leftIn(l *Logged) *left {
+func leftIn(l *Logged, state *projection.State) *left {
 	s := &left{
+		state:     state,
 		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[jobAt]*chain.GroupBound{},
 		restarts: map[jobAt][]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
 	}
@@ -94,12 +96,22 @@ func (s *left) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projectio
 	return projection.Verdict{}, 0, false
 }
 
+func (s *left) order(at eventlog.Position, waiting []int) bool {
+	sortRuns(s.state, waiting, func(run [2]string) int {
+		if d := s.decisions[run]; d != nil && d.Position == at {
+			return int(d.Number)
+		}
+		return 0 // it has no effect on the others
+	})
+	return true
+}
+
 // Rebuild folds messages of an envelope with the records in the log on them, whatever else
 // folding gives: what preceded the messages that are left is unknown. Progress is taken
 // from the log.
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
-	from := leftIn(l)
+	from := leftIn(l, p.State)
 	for i := range messages {
 		form := InFull
 		if r := from.refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {

@@ -50,6 +50,9 @@ const (
 	// sinceDueAgain has a group whose end was refused when it came due come due again once a
 	// longer horizon has passed. Before, it did not end without another event.
 	sinceDueAgain = 4
+	// sinceRulesFirst has the rules of a group say which of the failures of a message that fail its units is decided first.
+	// Before, it was the first in the log.
+	sinceRulesFirst = 4
 )
 
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.

@@ -1,9 +1,7 @@
 package evaluator
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/refloat/refloat/events"
@@ -281,55 +279,4 @@ func Recount(job *projection.Job, d *chain.Decision) {
 	if in := decided(d); in.Requeue && in.Rule != "" {
 		job.Grant(in.Policy, in.Rule, in.Ignored)
 	}
-}
-
-// Logged walks the records of one accepted envelope.
-type Logged struct {
-	Records []chain.Record
-	Bytes   [][]byte
-}
-
-// LoggedIn returns the records of an accepted envelope that follow from its input.
-func LoggedIn(a *chain.Accepted) *Logged {
-	l := &Logged{Records: a.Records, Bytes: a.Envelope.Records}
-	for len(l.Records) > 0 && !l.Records[0].FromInput() {
-		l.Records, l.Bytes = l.Records[1:], l.Bytes[1:]
-	}
-	return l
-}
-
-// Replay folds a message and applies the decisions in the log on it, removing them from
-// l. It returns ErrDiverged if anything but the verdicts differs between the log and the
-// result of folding.
-func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
-	rest := *l
-	err := p.process(rest.FormOf(m), m, logged{p, &rest})
-	if err != nil {
-		return err
-	}
-	for i, b := range p.out.Bytes {
-		if i >= len(rest.Bytes) || !bytes.Equal(b, rest.Bytes[i]) {
-			return fmt.Errorf("%w: record %d of the message at %v", ErrDiverged, i, m.OriginPosition())
-		}
-	}
-	n := len(p.out.Bytes)
-	l.Records, l.Bytes = rest.Records[n:], rest.Bytes[n:]
-	return nil
-}
-
-// FormOf is the form that a message has in the log: what is parked comes first.
-func (l *Logged) FormOf(m *eventlog.Message) Form {
-	form := InFull
-	for _, r := range l.Records {
-		parked, ok := r.(*chain.Parked)
-		switch {
-		case !ok || parked.Position != m.OriginPosition():
-			return form
-		case parked.Reason == events.TooLarge && parked.Keeps(m.Payload):
-			return Refused
-		case parked.Length > 0:
-			form = Brief
-		}
-	}
-	return form
 }

@@ -83,7 +83,7 @@ func (s *Set) UnitEnded(u *UnitFailure) UnitVerdict {
 	switch {
 	case u.Halted || u.Barred:
 		v.Action = Leave
-	case restarts.On != RestartNever && u.UnitRestarts < restarts.Limit:
+	case restarts.left(u):
 		if v.restartUnit(u, &restarts); !u.CanReach(RestartUnit, v.Keep) {
 			v.Action, v.Delay = Leave, 0
 		}
@@ -99,14 +99,39 @@ func (v *UnitVerdict) restartUnit(u *UnitFailure, r *UnitRestarts) {
 	v.Delay = r.Backoff.delay(uint64(u.UnitRestarts)+1, u.Run)
 }
 
+// RuleOf returns the place of the rule by which UnitEnded decides about a unit that failed: after the last one,
+// that of the default. false: it does not ask the rules.
+func (s *Set) RuleOf(u *UnitFailure) (place int, asked bool) {
+	restarts := s.UnitSettings(u.Policy, u.Part).Restarts
+	if u.Halted || u.Barred || restarts.left(u) {
+		return 0, false
+	}
+	if g := s.groups[u.Policy]; g != nil {
+		place = g.firstRule(u)
+	}
+	return place, true
+}
+
+// left reports whether some are for a unit that failed.
+func (r *UnitRestarts) left(u *UnitFailure) bool {
+	return r.On != RestartNever && u.UnitRestarts < r.Limit
+}
+
+// firstRule returns the place of the first rule that matches, or how many there are.
+func (g *GroupPolicy) firstRule(u *UnitFailure) int {
+	for i := range g.Rules {
+		if g.Rules[i].matches(u) {
+			return i
+		}
+	}
+	return len(g.Rules)
+}
+
 // byRules asks the rules of the group policy.
 func (v *UnitVerdict) byRules(g *GroupPolicy, u *UnitFailure) {
 	rule := GroupRule{Action: g.DefaultAction()}
-	for i := range g.Rules {
-		if g.Rules[i].matches(u) {
-			rule = g.Rules[i]
-			break
-		}
+	if i := g.firstRule(u); i < len(g.Rules) {
+		rule = g.Rules[i]
 	}
 	v.Action, v.Rule = rule.Action, rule.Name
 	if !rule.Action.Restarts() {

@@ -76,7 +76,7 @@ type Handler interface {
 
 // Process processes one message. h receives first the events that cannot be processed;
 // while the others are folded, the jobs that become members of groups; then each failed
-// run in order of failure (applied before the next one is settled), what follows in
+// run in order of failure, or as h orders those of a group (applied before the next one is settled), what follows in
 // groups, and the retries that became ready. After an error the state must be discarded.
 func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 	s.msg.h = h
@@ -85,7 +85,11 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 		h.Parked(&s.msg.parked[i])
 	}
 	s.fold(seq, publish)
+	ordered := s.collectWaiting()
 	for i := range s.msg.failures {
+		if ordered {
+			s.order(i)
+		}
 		f := s.settle(i)
 		d, err := h.Failed(f)
 		if err != nil {

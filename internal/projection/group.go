@@ -240,6 +240,11 @@ type GroupHandler interface {
 	// DueAgain reports whether a group that came due comes due again if a policy generation
 	// makes the horizon longer: from version 4 on.
 	DueAgain() bool
+	// RulesFirst reports whether Order is asked: from version 4 on.
+	RulesFirst() bool
+	// Order sorts the failures of a group that wait for their decision, by their index in the message, and reports whether it
+	// did. If not, they go on in the order of their indexes, and it is asked again before the next one. Failure describes each.
+	Order(waiting []int) bool
 	// Bind returns what the group policy of that name fixes, or why the job is not a member.
 	// whole: the group is the job's gang, of that cardinality.
 	Bind(first *Job, name, policy string, whole bool, cardinality uint32) (Bound, policy.FindingReason)
@@ -290,6 +295,7 @@ type groupEntry struct {
 	refused         bool // it is so in the KV
 	dirty, touched  bool
 	units           []*group.Unit // touched by the current message
+	waiting         []int         // failures of the current message that are not decided; none once they are in order
 }
 
 // touchGroup marks a group as changed by the current message.

@@ -436,7 +436,7 @@ func (s *State) reindexGroups() {
 				u.Touched, u.Fresh = false, false
 			}
 		}
-		ge.units = ge.units[:0]
+		ge.units, ge.waiting = ge.units[:0], nil
 		if t == ge.indexed {
 			continue
 		}

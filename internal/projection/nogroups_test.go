@@ -13,6 +13,9 @@ func (noGroups) Groups() bool { return false }
 func (noGroups) Durations() bool  { return true }
 func (noGroups) Successors() bool { return false }
 func (noGroups) DueAgain() bool   { return false }
+func (noGroups) RulesFirst() bool { return false }
+
+func (noGroups) Order([]int) bool { panic("no groups") }
 
 func (noGroups) Bind(*Job, string, string, bool, uint32) (Bound, policy.FindingReason) {
 	panic("no groups")

@@ -1,6 +1,8 @@
 package projection
 
 import (
+	"slices"
+
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/group"
 )
@@ -26,17 +28,61 @@ func (s *State) classify() {
 
 // settle determines whether failure i of the current message is decided.
 func (s *State) settle(i int) *Failure {
+	f := s.Failure(i)
+	if f.Skip != Decide {
+		f.Run.Outcome = LeftAlone
+	}
+	return f
+}
+
+// Failure returns failure i of the current message, which is not decided yet, as things stand.
+func (s *State) Failure(i int) *Failure {
 	f := &s.msg.failures[i]
-	f.Skip = skip(f.Job, f.Run)
+	f.Skip, f.Member = skip(f.Job, f.Run), nil
 	if f.Skip == Decide && f.Job.Member != nil && s.statusOf(f.entry)&group.HasSucceeded != 0 {
 		f.Skip = Ended
 	}
-	if f.Skip != Decide {
-		f.Run.Outcome = LeftAlone
-	} else if f.Job.Member != nil {
+	if f.Skip == Decide && f.Job.Member != nil {
 		f.Member = s.memberFailure(f)
 	}
 	return f
+}
+
+// collectWaiting lists the failures of each group, and reports whether a group has several, whose order is to be asked.
+func (s *State) collectWaiting() (several bool) {
+	if len(s.msg.failures) < 2 || !s.msg.h.RulesFirst() {
+		return false
+	}
+	for i := range s.msg.failures {
+		if ge, _, m := s.memberOf(s.msg.failures[i].entry); m != nil {
+			ge.waiting = append(ge.waiting, i)
+			several = several || len(ge.waiting) > 1
+		}
+	}
+	return several
+}
+
+// order puts the failures of a group that are not decided yet into order, if failure i is the first of them.
+func (s *State) order(i int) {
+	ge, _, m := s.memberOf(s.msg.failures[i].entry)
+	if m == nil || len(ge.waiting) < 2 {
+		return
+	}
+	if !s.msg.h.Order(ge.waiting) {
+		ge.waiting = ge.waiting[1:]
+		return
+	}
+	if !slices.IsSorted(ge.waiting) {
+		sorted := make([]Failure, len(ge.waiting))
+		for k, from := range ge.waiting {
+			sorted[k] = s.msg.failures[from]
+		}
+		slices.Sort(ge.waiting)
+		for k, to := range ge.waiting {
+			s.msg.failures[to] = sorted[k]
+		}
+	}
+	ge.waiting = nil
 }
 
 func (s *State) nodeOf(f *Failure) string {

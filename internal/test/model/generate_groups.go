@@ -157,6 +157,9 @@ func (g *groupGenerator) groupMessage() {
 			seq.Events = append(seq.Events, g.act(j)...)
 		}
 	}
+	if g.options.Newest >= SuccessorsVersion && !g.draining && g.later.chance(0.1) {
+		seq.Events = append(seq.Events, g.outage(lead)...)
+	}
 	if len(seq.Events) == 0 {
 		seq.Events = g.act(lead)
 	}
@@ -294,22 +297,47 @@ func (g *groupGenerator) lease(j *clusterJob) []*pb.Event {
 	return events
 }
 
+// outage ends several runs of a job set at once, most of which fail.
+func (g *groupGenerator) outage(lead *clusterJob) []*pb.Event {
+	var events []*pb.Event
+	for _, i := range g.later.Perm(len(g.cluster)) {
+		if j := g.cluster[i]; j.queue == lead.queue && j.set == lead.set && j.run != "" && len(events) < 12 {
+			if g.later.chance(0.8) {
+				events = append(events, g.fail(j)...)
+			} else {
+				events = append(events, g.finish(j)...)
+			}
+		}
+	}
+	return events
+}
+
 // finish ends the run of a job.
 func (g *groupGenerator) finish(j *clusterJob) []*pb.Event {
-	run := j.run
-	j.run, j.old = "", append(j.old, run)
-	p := g.Float64()
+	p, run := g.Float64(), j.run
 	switch {
 	case p < 0.45 || g.draining && (p < 0.75 || g.now > g.patience):
 		j.over = true
+		g.ends(j)
 		events := []*pb.Event{succeeded(j.id, run)}
 		if g.chance(0.7) {
 			events = append(events, jobSucceeded(j.id))
 		}
 		return events
 	case p < 0.46:
+		g.ends(j)
 		return []*pb.Event{jobSucceeded(j.id)} // the run's own end never comes
 	}
+	return g.fail(j)
+}
+
+// ends makes the run of a job one that may report again.
+func (g *groupGenerator) ends(j *clusterJob) { j.run, j.old = "", append(j.old, j.run) }
+
+// fail ends the run of a job badly.
+func (g *groupGenerator) fail(j *clusterJob) []*pb.Event {
+	run := j.run
+	g.ends(j)
 	how := pick(g.generator, []string{"pod", "pod", "pod", "pod", "preempted", "expired", "attempted", "unattempted", "other"})
 	e := g.err(how)
 	if g.chance(0.06) {

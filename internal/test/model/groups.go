@@ -66,6 +66,7 @@ type group struct {
 	touched              bool  // by the current message
 	refused              bool  // something did not happen, since the queue was mute (R1)
 	looked               bool  // it was due, and had no event since (R1)
+	inOrder              int   // the last message whose failures were put in the order of its rules (R40)
 }
 
 // Shape is what binding fixes of a part.

@@ -37,24 +37,51 @@ func (m *Model) decideMember(r *run, rec Record) {
 	rec.Group, rec.Part, rec.Replica, rec.Index, rec.Generation = g.name, u.part.Name, u.replica, mem.index, u.generation
 
 	// 1.
-	if g.ended || mem.over == wasStopped {
+	if mem.isOver() {
 		m.failMember(r, verdict{code: GroupIsOver, absorbed: true}, rec)
 		return
 	}
 	// 2.
-	if mem.pending != nil && mem.pending.run == r.id {
+	if mem.restarts(r) {
 		v := verdict{code: GroupRestart, policy: mem.pending.policy, rule: mem.pending.rule, absorbed: true}
 		restart := mem.pending.retryAfter // with the pause of when it was decided (R30)
 		m.requeueByGroup(r, v, rec, max(restart, m.graceAfter(r)), restart, 0)
 		return
 	}
+	// 3. to 5.
+	v, reason := m.judge(r)
+	switch {
+	case v.retry && gang && u.state == "": // (R15)
+		m.retryGang(r, v, rec)
+	case v.retry:
+		if v.granted {
+			u.retries++
+		}
+		j.count(r, v)
+		m.say(m.requeue(r, v, m.describe(r, v, rec)))
+	case reason == "":
+		m.failMember(r, v, rec)
+	default:
+		m.failUnit(u, reason, r, v, rec)
+	}
+}
+
+// isOver: semantics.md 12.4.1.
+func (mem *member) isOver() bool { return mem.unit.part.group.ended || mem.over == wasStopped }
+
+// restarts: semantics.md 12.4.2, says whether a restart told the run to stop.
+func (mem *member) restarts(r *run) bool { return mem.pending != nil && mem.pending.run == r.id }
+
+// judge: semantics.md 12.4, 3 to 5: a member's verdict before the group is asked, and the reason for which its unit fails; "": it does not.
+func (m *Model) judge(r *run) (verdict, string) {
+	u := r.job.member.unit
+	gang := isGang(r.job.annotations)
 	// 3.
 	v := m.verdict(r)
 	if gang && (v.code == LeaseReturned || v.code == LegacyLimit) {
 		// "A returned lease without a rule (semantics.md 9) in a gang: JobFailed,
 		// GangFail; its peers run on." semantics.md 12.13.9: "its unit is not asked".
-		m.failMember(r, verdict{code: GangFail, skipped: v.skipped}, rec)
-		return
+		return verdict{code: GangFail, skipped: v.skipped}, ""
 	}
 	// 4.
 	reason := ""
@@ -67,24 +94,17 @@ func (m *Model) decideMember(r *run, rec Record) {
 		case gang && u.state == "" && u.lostOne(): // (R14)
 			v.code, v.retry, v.granted, v.ignored = GangFail, false, false, false
 			reason = MemberCancelled
-		case gang && u.state == "": // (R15)
-			m.retryGang(r, v, rec)
-			return
 		default:
-			if v.granted {
-				u.retries++
-			}
-			j.count(r, v)
-			m.say(m.requeue(r, v, m.describe(r, v, rec)))
-			return
+			return v, ""
 		}
 	}
 	// 5.
 	part := m.settings(u)
 	deadline := holds("DeadlineExceeded", &Rule{}, r)
-	over := u.count(func(other *member) bool { return other != mem && other.over != "" }) + 1
+	over := u.count(func(other *member) bool { return other != r.job.member && other.over != "" }) + 1
 	switch {
 	case u.state != "": // it is over already (R15)
+		reason = ""
 	case reason != "":
 	case v.failUnit != "":
 		reason = v.failUnit
@@ -104,11 +124,7 @@ func (m *Model) decideMember(r *run, rec Record) {
 	default:
 		reason = BackoffLimitExceeded
 	}
-	if reason == "" || u.state != "" {
-		m.failMember(r, v, rec)
-		return
-	}
-	m.failUnit(u, reason, r, v, rec)
+	return v, reason
 }
 
 // used: semantics.md 12.4.5, "retries of its members, and with countFailed members that failed for good".
@@ -158,6 +174,8 @@ type outcome struct {
 	counts  bool
 	backoff Backoff
 	byRules bool
+	asked   bool // the rules were,
+	place   int  // and the first that matches has this place: after the last one, the default
 	scope   []*unit
 }
 
@@ -194,16 +212,16 @@ func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	// 2.
 	p := m.inForce(g)
 	if p.Rules == nil && p.MaxRestarts == nil {
-		return outcome{action: "FailGroup"}
+		return outcome{action: "FailGroup", asked: true}
 	}
-	rule, label := GroupRule{Action: "RestartGroup"}, ""
+	rule, label, place := GroupRule{Action: "RestartGroup"}, "", len(p.Rules)
 	for i := range p.Rules {
 		if m.ruleMatches(&p.Rules[i], u, reason, r) {
-			rule, label = p.Rules[i], p.Rules[i].label(i)
+			rule, label, place = p.Rules[i], p.Rules[i].label(i), i
 			break
 		}
 	}
-	o := outcome{action: rule.Action, rule: label, counts: or(rule.CountsTowardMax, true), backoff: p.Backoff, byRules: true}
+	o := outcome{action: rule.Action, rule: label, asked: true, place: place, counts: or(rule.CountsTowardMax, true), backoff: p.Backoff, byRules: true}
 	keep := p.Completed == "Keep"
 	for _, other := range g.units() {
 		in := rule.Action == "RestartGroup" || rule.Action == "RestartPart" && other.part == u.part ||
@@ -219,11 +237,11 @@ func (m *Model) ask(u *unit, reason string, r *run) outcome {
 	// semantics.md 12.13.14: "A restart whose scope has a unit that can no longer reach
 	// minMembers is Leave, before limits and rules are asked." (R19)
 	if slices.ContainsFunc(o.scope, func(u *unit) bool { return m.unable(u, keep) }) {
-		return outcome{action: "Leave", rule: label}
+		return outcome{action: "Leave", rule: label, asked: true, place: place}
 	}
 	if o.counts && g.counted >= or(p.MaxRestarts, 0) || rule.Limit != nil && g.byRule[label] >= *rule.Limit {
 		m.Seen["group: restart refused"]++
-		return outcome{action: "FailGroup", rule: label, refused: true}
+		return outcome{action: "FailGroup", rule: label, refused: true, asked: true, place: place}
 	}
 	return o
 }

@@ -152,6 +152,7 @@ func featuresOfGroups() []without {
 		{name: "successors", model: []feature{successors}},
 		{name: "a gang's members start together", model: []feature{gangReady}},
 		{name: "success and afterReady", model: []feature{successRules}},
+		{name: "rules decide which failure of a message comes first", model: []feature{rulesFirst}},
 	}
 	for _, o := range overrides {
 		if !strings.HasPrefix(o.name, "pause") { // which may be over before it is lifted

@@ -34,7 +34,7 @@ var mustOfGroups = []string{
 	"group: Halt BackoffLimitExceeded", "group: FailGroup BackoffLimitExceeded",
 	"group: Leave MemberCancelled without a run", "group: FailGroup MemberCancelled without a run", "group: Halt MemberCancelled without a run",
 	"group: FailGroup FailedIndexes without a run", "group: RestartGroup FailedIndexes without a run",
-	"finding: gang of another group",
+	"finding: gang of another group", "group: a failure decided before an earlier one",
 	"group ended: Succeeded ", "group ended: Failed " + BackoffLimitExceeded, "group ended: Failed " + ReachedMaxRestarts,
 	"group ended: Failed " + Exhausted, "group ended: Halted " + BackoffLimitExceeded,
 }

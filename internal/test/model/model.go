@@ -127,6 +127,7 @@ const (
 	dueAgain                    // a group that came due does so again under a longer horizon
 	successRules                // and success and afterReady
 	runDurations                // of runs that begin to run
+	rulesFirst                  // of the unit failures of one message, the rules decide
 )
 
 // has says whether a feature is in force.
@@ -205,7 +206,9 @@ func (m *Model) Step(msg Message) []Record {
 	// §1: "After a message is folded, each run that failed in it is decided, in
 	// order of failure, unless …".
 	m.markUnits() // semantics.md 12.3
-	for _, r := range m.failed {
+	for i := range m.failed {
+		m.byRules(i)
+		r := m.failed[i]
 		rec := Record{
 			Ledger: msg.Ledger, Entry: msg.Entry, Batch: msg.Batch,
 			Queue: r.job.queue, JobSet: r.job.set, JobID: r.job.id, RunID: r.id,

@@ -35,7 +35,10 @@ func plantedGroups() []bug {
 			"evaluator/groups.go", "u.Failed()+1 > int(*s.MaxFailedMembers)", "u.Failed() > int(*s.MaxFailedMembers)",
 		}}},
 		{"groups 5", "a unit fails again that is over", []patch{{
-			"evaluator/groups.go", "reason == policy.NoUnitReason || m.Unit.State != group.Active {", "reason == policy.NoUnitReason {",
+			"evaluator/groups.go", "	if !active {\n", "	if !active && m.Unit == nil {\n",
+		}}},
+		{"groups 5", "of one message, the failure with the last rule comes first", []patch{{
+			"evaluator/grouporder.go", "places, byRule = append(places, k), append(byRule, inPlace{i, rule})", "places, byRule = append(places, k), append(byRule, inPlace{i, -rule})",
 		}}},
 		{"groups 5", "one restart more than maxRestarts", []patch{{
 			"policy/groupverdict.go", "u.Counted >= v.Max", "u.Counted > v.Max",
@@ -80,10 +83,10 @@ func plantedGroups() []bug {
 			"evaluator/groups.go", "bool { return p.Rules.Set.Acts(queue) }", "bool { return p.Rules.Set != nil || queue == \"\" }",
 		}}},
 		{"groups 9", "who catches up does not compare the records of groups", []patch{{
-			"evaluator/groups.go", "	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))", "	return i < len(l.rest.Bytes) && !bytes.Equal(l.rest.Bytes[i], nil) && r != nil",
+			"evaluator/replay.go", "	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))", "	return i < len(l.rest.Bytes) && !bytes.Equal(l.rest.Bytes[i], nil) && r != nil",
 		}}},
 		{"groups 9", "who catches up forgets that a restart keeps members", []patch{{
-			"evaluator/groups.go", "Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}\n}", "Used: v.RestartsUsed, Refused: v.Refused}\n}",
+			"evaluator/replay.go", "Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}\n}", "Used: v.RestartsUsed, Refused: v.Refused}\n}",
 		}}},
 		{"groups 9", "the restarts of a group are not stored", []patch{{
 			"projection/groupkeep.go", "	e.uint(uint64(g.Counted))\n", "	e.uint(0)\n",
