@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -19,9 +18,9 @@ func sortByPlace(all []inPlace) {
 	slices.SortStableFunc(all, func(a, b inPlace) int { return cmp.Compare(a.place, b.place) })
 }
 
-// order sorts as soon as the first failure is one that fails its unit by a rule: those that do so as well, as things stand
+// Order implements projection.Questions. It sorts as soon as the first failure is one that fails its unit by a rule: those that do so as well, as things stand
 // then. The others keep their places.
-func (p policies) order(_ eventlog.Position, waiting []int) bool {
+func (p policies) Order(waiting []int) bool {
 	if m := p.State.Failure(waiting[0]).Member; m != nil {
 		if g := p.Rules.Set.GroupPolicy(m.Group.Policy); g == nil || len(g.Rules) == 0 {
 			return true // all have the same rule

@@ -5,152 +5,10 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
-	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 )
-
-// source is where everything comes from that does not follow from events: from the
-// policies in force, from a log that is replayed, or from what is left of one.
-type source interface {
-	// decide returns the decision on a settled failure, or nil if there is none.
-	decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error)
-	bind(at eventlog.Position, first *projection.Job, name, policy string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error)
-	// acts reports whether a group of the queue makes this record.
-	acts(queue string, r chain.Record) bool
-	restartAt(at eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error)
-	unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool)
-	// order is as Order of projection.GroupHandler.
-	order(at eventlog.Position, waiting []int) bool
-}
-
-// Groups implements projection.GroupHandler.
-func (c *current) Groups() bool { return c.Progress.Semantics >= sinceGroups }
-
-// Successors implements projection.GroupHandler.
-func (c *current) Successors() bool { return c.Progress.Semantics >= sinceSuccessors }
-
-// Durations implements projection.GroupHandler.
-func (c *current) Durations() bool { return c.Progress.Semantics >= sinceRunDuration }
-
-// DueAgain implements projection.GroupHandler.
-func (c *current) DueAgain() bool { return c.Progress.Semantics >= sinceDueAgain }
-
-func (c *current) fail(err error) {
-	if c.err == nil {
-		c.err = err
-	}
-}
-
-// RulesFirst implements projection.GroupHandler.
-func (c *current) RulesFirst() bool { return c.Progress.Semantics >= sinceRulesFirst }
-
-// Order implements projection.GroupHandler.
-func (c *current) Order(waiting []int) bool { return c.from.order(c.at, waiting) }
-
-// Bind implements projection.GroupHandler.
-func (c *current) Bind(first *projection.Job, name, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason) {
-	b, why, err := c.from.bind(c.at, first, name, policyName, whole, cardinality)
-	if err != nil {
-		c.fail(err)
-		return b, policy.NoSuchPolicy
-	}
-	return b, why
-}
-
-// Bound implements projection.GroupHandler.
-func (c *current) Bound(first *projection.Job, name, policyName string, b projection.Bound) {
-	c.emit(&chain.GroupBound{
-		Position: c.at, Queue: first.Queue, JobSet: first.Set, Group: name, JobID: first.ID,
-		Policy: policyName, Digest: b.Digest, Shape: b.Shape, MaxRestarts: b.MaxRestarts,
-	})
-}
-
-// Found implements projection.GroupHandler.
-func (c *current) Found(j *projection.Job, name string, why policy.FindingReason) {
-	c.emit(&chain.GroupFinding{Position: c.at, Queue: j.Queue, JobSet: j.Set, Group: name, JobID: j.ID, Reason: why})
-}
-
-// Offer implements projection.GroupHandler.
-func (c *current) Offer(m *projection.MemberChange) bool {
-	r := c.changeOf(m)
-	if !c.from.acts(m.Job.Queue, r) {
-		return false
-	}
-	c.emit(r)
-	return true
-}
-
-// Changed implements projection.GroupHandler.
-func (c *current) Changed(m *projection.MemberChange) { c.emit(c.changeOf(m)) }
-
-var changes = [...]chain.Change{
-	projection.Held: chain.MemberHeld, projection.Released: chain.MemberReleased,
-	projection.Restarted: chain.MemberRestart, projection.Stopped: chain.MemberStopped, projection.Joined: chain.MemberJoined,
-}
-
-func (c *current) changeOf(m *projection.MemberChange) *chain.MemberChange {
-	return &chain.MemberChange{
-		Change: changes[m.Change], Position: c.at, Queue: m.Job.Queue, JobSet: m.Job.Set, JobID: m.Job.ID, RunID: m.RunID,
-		Member: *memberOf(m.Job, m.Generation), RetryAfter: m.RetryAfter,
-	}
-}
-
-func memberOf(j *projection.Job, generation uint32) *chain.Member {
-	m := j.Member
-	return &chain.Member{Group: m.Group, Part: m.Part, Replica: m.Replica, Index: m.Index, Generation: generation}
-}
-
-// RestartAt implements projection.GroupHandler.
-func (c *current) RestartAt(j *projection.Job, base, graceSeconds int64) int64 {
-	at, err := c.from.restartAt(c.at, j, base, graceSeconds)
-	if err != nil {
-		c.fail(err)
-	}
-	return at
-}
-
-// UnitEnded implements projection.GroupHandler.
-func (c *current) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
-	v, most, ok := c.from.unitEnded(c.at, u)
-	if !ok {
-		return v, false
-	}
-	v.Reason = u.Reason
-	generation := u.Unit.Generation
-	if v.Action.Restarts() {
-		generation++
-	}
-	c.emit(&chain.UnitEnded{
-		Position: c.at, Queue: u.Group.Queue, JobSet: u.Group.Set,
-		Member:    chain.Member{Group: u.Group.Name, Part: u.Unit.Part.Name, Replica: u.Unit.Replica, Generation: generation},
-		Succeeded: u.Succeeded,
-		Verdict: chain.GroupVerdict{
-			Reason: v.Reason, Action: v.Action, Rule: v.Rule, RestartsUsed: v.Used, MaxRestarts: most, Keep: v.Keep, Refused: v.Refused,
-		},
-	})
-	return v, true
-}
-
-// OfferEnd implements projection.GroupHandler.
-func (c *current) OfferEnd(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) bool {
-	r := c.endOf(g, state, reason, rule)
-	if !c.from.acts(g.Queue, r) {
-		return false
-	}
-	c.emit(r)
-	return true
-}
-
-// GroupEnded implements projection.GroupHandler.
-func (c *current) GroupEnded(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) {
-	c.emit(c.endOf(g, state, reason, rule))
-}
-
-func (c *current) endOf(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) *chain.GroupEnded {
-	return &chain.GroupEnded{Position: c.at, Queue: g.Queue, JobSet: g.Set, Group: g.Name, State: state, Reason: reason, Rule: rule}
-}
 
 // memberDecided returns what the projection needs from a decision about a member's unit and
 // group.
@@ -178,28 +36,28 @@ func memberDecided(d *chain.Decision) *projection.MemberDecided {
 
 // decideMember decides on a failed run of a member (semantics.md 12.4), and returns what its unit's
 // failure leads to, if it failed.
-func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.GroupVerdict) {
-	p.restart = restart{}
-	m, set := f.Member, p.Rules.Set
+func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.GroupVerdict, restart) {
+	m := f.Member
 	switch {
 	case m.Over:
-		return p.plain(policy.GroupOver), nil
+		return p.plain(policy.GroupOver), nil, restart{}
 	case m.Told != nil:
 		v := p.plain(policy.GroupRestart)
 		v.Policy, v.Rule = m.Told.Policy, m.Told.Rule
 		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()), m.Told.RetryAfter)
-		return v, nil
+		return v, nil, restart{}
 	}
 	v, reason := p.judge(m)
 	switch {
 	case reason != policy.NoUnitReason:
 		return p.askGroup(f, v, reason)
-	case v.Code == policy.GangRetry && set.Acts(f.Job.Queue):
-		p.restart.base = p.gangBase(f, &v)
-		p.restart.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), p.restart.base))
-		v.RetryAfter, v.ReadyAfter = p.restart.latest, p.restart.latest
+	case v.Code == policy.GangRetry && p.Rules.Set.Acts(f.Job.Queue):
+		r := restart{base: p.gangBase(f, &v)}
+		r.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), r.base))
+		v.RetryAfter, v.ReadyAfter = r.latest, r.latest
+		return v, nil, r
 	}
-	return v, nil
+	return v, nil, restart{}
 }
 
 // judge returns the verdict on a member's failure before its group is asked, and why the failure fails the unit;
@@ -331,7 +189,7 @@ func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefiniti
 }
 
 // askGroup asks the group what follows from a verdict that fails a member for good.
-func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict) {
+func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict, restart) {
 	m, set := f.Member, p.Rules.Set
 	u := set.UnitEnded(p.failedBy(f, reason))
 	out := &chain.GroupVerdict{
@@ -342,7 +200,7 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 		out.RestartsUsed = m.Group.Counted
 	}
 	if !u.Action.Restarts() {
-		return v, out
+		return v, out, restart{}
 	}
 	base := plus(f.Time, u.Delay)
 	at, early := max(base, p.endOfPod()), base
@@ -362,8 +220,7 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	p.requeue(&v, at, early)
 	from := p.restartsFrom(f.Job.Queue)
 	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
-	p.restart = restart{base: base, latest: v.RetryAfter, together: together}
-	return v, out
+	return v, out, restart{base: base, latest: v.RetryAfter, together: together}
 }
 
 // failedBy returns the facts that a group policy is asked about when a run fails a unit.
@@ -388,7 +245,8 @@ func (p policies) unitFailure(g *group.Group, u *group.Unit, reason policy.UnitR
 	}
 }
 
-func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
+// Bind implements projection.Questions.
+func (p policies) Bind(_ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
 	if whole {
 		return projection.Bound{Shape: projection.GangShape(cardinality)}, 0, nil
 	}
@@ -403,32 +261,35 @@ func (p policies) bind(_ eventlog.Position, _ *projection.Job, _, policyName str
 	return b, 0, nil
 }
 
-func (p policies) acts(queue string, _ chain.Record) bool { return p.Rules.Set.Acts(queue) }
+// Acts implements projection.Questions.
+func (p policies) Acts(queue string, _ projection.Effect) bool { return p.Rules.Set.Acts(queue) }
 
-func (p policies) restartAt(_ eventlog.Position, j *projection.Job, base, graceSeconds int64) (int64, error) {
+// RestartAt implements projection.Questions.
+func (p policies) RestartAt(j *projection.Job, base, graceSeconds int64) (int64, error) {
 	return max(p.endOf(graceSeconds, base), p.restartsFrom(j.Queue)), nil
 }
 
-func (p policies) unitEnded(_ eventlog.Position, u *projection.UnitEnd) (v projection.Verdict, most uint32, ok bool) {
+// UnitEnded implements projection.Questions.
+func (p policies) UnitEnded(u *projection.UnitEnd) (v projection.Verdict, ok bool) {
 	set, queue := p.Rules.Set, u.Group.Queue
 	if !set.Acts(queue) {
-		return v, 0, false
+		return v, false
 	}
 	if settings := set.UnitSettings(u.Group.Policy, u.Unit.Part.Name); u.Reason == policy.FailedIndexes && !settings.Continue {
-		return v, 0, false
+		return v, false
 	}
 	asked := p.unitFailure(u.Group, u.Unit, u.Reason)
 	asked.Barred = !set.Restarts(queue)
 	answer := set.UnitEnded(asked)
 	if answer.Action == policy.NoGroupAction {
-		return v, 0, false
+		return v, false
 	}
 	base := plus(u.Unit.Changed, answer.Delay)
 	if p.Progress.Semantics < sincePauseDelays { // of members that stop, the grace began after the pause
 		base = max(base, set.PausedUntil(queue))
 	}
 	return projection.Verdict{
-		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Keep: answer.Keep, Refused: answer.Refused,
+		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Max: answer.Max, Keep: answer.Keep, Refused: answer.Refused,
 		Base: base, Together: p.blocks(&answer),
-	}, answer.Max, true
+	}, true
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// left is the source of a rebuild: the records of an envelope of which not every message
+// left answers in a rebuild: by the records of an envelope of which not every message
 // is known any more, found by what they are about.
 type left struct {
-	state     *projection.State
+	p         *Processor
 	decisions map[[2]string]*chain.Decision // by job and run
 	bound     map[jobAt]*chain.GroupBound
 	restarts  map[jobAt][]*chain.MemberChange // a message may restart a job more than once
@@ -26,9 +26,9 @@ type jobAt struct {
 	at  eventlog.Position
 }
 
-func leftIn(l *Logged, state *projection.State) *left {
+func leftIn(l *Logged, p *Processor) *left {
 	s := &left{
-		state:     state,
+		p:         p,
 		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[jobAt]*chain.GroupBound{},
 		restarts: map[jobAt][]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
 	}
@@ -57,15 +57,18 @@ func leftIn(l *Logged, state *projection.State) *left {
 	return s
 }
 
-func (s *left) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-	if d := s.decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == at {
-		return d, nil
+// Decide implements projection.Questions.
+func (s *left) Decide(f *projection.Failure) (projection.Decided, error) {
+	if d := s.decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == s.p.at {
+		return s.p.decided(d), nil
 	}
-	return nil, nil
+	f.Skip = projection.Unanswered
+	return projection.Decided{}, nil
 }
 
-func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
-	if r := s.bound[jobAt{first.ID, at}]; r != nil {
+// Bind implements projection.Questions.
+func (s *left) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
+	if r := s.bound[jobAt{first.ID, s.p.at}]; r != nil {
 		b := boundBy(r)
 		b.Name = r.Group // it may follow one that is gone
 		return b, 0, nil
@@ -73,12 +76,14 @@ func (s *left) bind(at eventlog.Position, first *projection.Job, _, _ string, _ 
 	return projection.Bound{}, policy.NoSuchPolicy, nil
 }
 
-func (s *left) acts(_ string, r chain.Record) bool {
-	return s.bytes[string(chain.AppendRecord(nil, r))]
+// Acts implements projection.Questions.
+func (s *left) Acts(_ string, e projection.Effect) bool {
+	return s.bytes[string(chain.AppendRecord(nil, s.p.recordOf(e)))]
 }
 
-func (s *left) restartAt(at eventlog.Position, j *projection.Job, base, _ int64) (int64, error) {
-	key := jobAt{j.ID, at}
+// RestartAt implements projection.Questions.
+func (s *left) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
+	key := jobAt{j.ID, s.p.at}
 	rest := s.restarts[key]
 	if len(rest) == 0 {
 		return base, nil
@@ -87,18 +92,20 @@ func (s *left) restartAt(at eventlog.Position, j *projection.Job, base, _ int64)
 	return rest[0].RetryAfter, nil
 }
 
-func (s *left) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
+// UnitEnded implements projection.Questions.
+func (s *left) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	for _, r := range s.units {
-		if r.Position == at && ends(r, u) {
-			return verdictOf(r), r.Verdict.MaxRestarts, true
+		if r.Position == s.p.at && ends(r, u) {
+			return verdictOf(r), true
 		}
 	}
-	return projection.Verdict{}, 0, false
+	return projection.Verdict{}, false
 }
 
-func (s *left) order(at eventlog.Position, waiting []int) bool {
-	sortRuns(s.state, waiting, func(run [2]string) int {
-		if d := s.decisions[run]; d != nil && d.Position == at {
+// Order implements projection.Questions.
+func (s *left) Order(waiting []int) bool {
+	sortRuns(s.p.State, waiting, func(run [2]string) int {
+		if d := s.decisions[run]; d != nil && d.Position == s.p.at {
 			return int(d.Number)
 		}
 		return 0 // it has no effect on the others
@@ -111,7 +118,7 @@ func (s *left) order(at eventlog.Position, waiting []int) bool {
 // from the log.
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
-	from := leftIn(l, p.State)
+	from := leftIn(l, p)
 	for i := range messages {
 		form := InFull
 		if r := from.refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {

@@ -62,8 +62,8 @@ func (l *Logged) FormOf(m *eventlog.Message) Form {
 	return form
 }
 
-// logged is the source of what is already in the log: the records of an envelope, from the
-// current message on.
+// logged answers by what is already in the log: the records of an envelope, from the current
+// message on. The place of each among them says what it answers.
 type logged struct {
 	p    *Processor
 	rest *Logged
@@ -71,55 +71,64 @@ type logged struct {
 
 // next returns the record that the log has where the next one will be made, or nil.
 func (l logged) next() chain.Record {
-	if i := len(l.p.out.Records); i < len(l.rest.Records) {
+	if i := len(l.p.State.Effects()); i < len(l.rest.Records) {
 		return l.rest.Records[i]
 	}
 	return nil
 }
 
-func (l logged) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
-	if d, ok := l.next().(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == at {
-		return d, nil
+// Decide implements projection.Questions.
+func (l logged) Decide(f *projection.Failure) (projection.Decided, error) {
+	if d, ok := l.next().(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == l.p.at {
+		return l.p.decided(d), nil
 	}
-	return nil, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, at)
+	return projection.Decided{}, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, l.p.at)
 }
 
-func (l logged) bind(at eventlog.Position, first *projection.Job, name, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
+// Bind implements projection.Questions.
+func (l logged) Bind(first *projection.Job, name, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	switch r := l.next().(type) {
 	case *chain.GroupBound:
-		if r.JobID == first.ID && r.Position == at {
+		if r.JobID == first.ID && r.Position == l.p.at {
 			return boundBy(r), 0, nil
 		}
 	case *chain.GroupFinding:
-		if r.JobID == first.ID && r.Position == at && r.Reason != 0 {
+		if r.JobID == first.ID && r.Position == l.p.at && r.Reason != 0 {
 			return projection.Bound{}, r.Reason, nil
 		}
 	}
-	return projection.Bound{}, 0, fmt.Errorf("%w: nothing on group %q, which job %s names at %v", ErrDiverged, name, first.ID, at)
+	return projection.Bound{}, 0, fmt.Errorf("%w: nothing on group %q, which job %s names at %v", ErrDiverged, name, first.ID, l.p.at)
 }
 
 func boundBy(r *chain.GroupBound) projection.Bound {
 	return projection.Bound{Digest: r.Digest, Shape: r.Shape, MaxRestarts: r.MaxRestarts}
 }
 
-func (l logged) acts(_ string, r chain.Record) bool {
-	i := len(l.p.out.Records)
-	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))
+// Acts implements projection.Questions.
+func (l logged) Acts(_ string, e projection.Effect) bool {
+	i := len(l.p.State.Effects())
+	if i >= len(l.rest.Bytes) {
+		return false
+	}
+	l.p.buf = chain.AppendRecord(l.p.buf[:0], l.p.recordOf(e))
+	return bytes.Equal(l.rest.Bytes[i], l.p.buf)
 }
 
-func (l logged) restartAt(at eventlog.Position, j *projection.Job, _, _ int64) (int64, error) {
-	if r, ok := l.next().(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == j.ID && r.Position == at {
+// RestartAt implements projection.Questions.
+func (l logged) RestartAt(j *projection.Job, _, _ int64) (int64, error) {
+	if r, ok := l.next().(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == j.ID && r.Position == l.p.at {
 		return r.RetryAfter, nil
 	}
-	return 0, fmt.Errorf("%w: no restart of job %s at %v", ErrDiverged, j.ID, at)
+	return 0, fmt.Errorf("%w: no restart of job %s at %v", ErrDiverged, j.ID, l.p.at)
 }
 
-func (l logged) unitEnded(at eventlog.Position, u *projection.UnitEnd) (projection.Verdict, uint32, bool) {
+// UnitEnded implements projection.Questions.
+func (l logged) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	r, ok := l.next().(*chain.UnitEnded)
-	if !ok || r.Position != at || !ends(r, u) {
-		return projection.Verdict{}, 0, false
+	if !ok || r.Position != l.p.at || !ends(r, u) {
+		return projection.Verdict{}, false
 	}
-	return verdictOf(r), r.Verdict.MaxRestarts, true
+	return verdictOf(r), true
 }
 
 // ends reports whether a record is about this end of this unit.
@@ -130,13 +139,14 @@ func ends(r *chain.UnitEnded, u *projection.UnitEnd) bool {
 
 func verdictOf(r *chain.UnitEnded) projection.Verdict {
 	v := &r.Verdict
-	return projection.Verdict{Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}
+	return projection.Verdict{Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Max: v.MaxRestarts, Keep: v.Keep, Refused: v.Refused}
 }
 
-func (l logged) order(at eventlog.Position, waiting []int) bool {
+// Order implements projection.Questions.
+func (l logged) Order(waiting []int) bool {
 	places := map[[2]string]int{}
-	for i := len(l.p.out.Records); i < len(l.rest.Records); i++ {
-		if p, ok := chain.PositionOf(l.rest.Records[i]); !ok || p != at {
+	for i := len(l.p.State.Effects()); i < len(l.rest.Records); i++ {
+		if p, ok := chain.PositionOf(l.rest.Records[i]); !ok || p != l.p.at {
 			break
 		}
 		switch r := l.rest.Records[i].(type) {

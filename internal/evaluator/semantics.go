@@ -55,6 +55,14 @@ const (
 	sinceRulesFirst = 4
 )
 
+// featuresOf returns what the state needs to know about a version.
+func featuresOf(semantics uint32) projection.Features {
+	return projection.Features{
+		Groups: semantics >= sinceGroups, Successors: semantics >= sinceSuccessors, DueAgain: semantics >= sinceDueAgain,
+		Durations: semantics >= sinceRunDuration, RulesFirst: semantics >= sinceRulesFirst,
+	}
+}
+
 // maxAvoided is the number of nodes that a decision names to be avoided, at most.
 const maxAvoided = 50
 

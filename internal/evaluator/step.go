@@ -2,7 +2,6 @@ package evaluator
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
@@ -40,9 +39,12 @@ type Processor struct {
 	out     Output
 	buf     []byte           // of out.Bytes
 	slab    []chain.Decision // the decisions of out.Records
-	current current
 
-	restart restart // that the last decision made
+	// Of the current message.
+	seq  *events.Sequence // nil: it is parked
+	at   eventlog.Position
+	form Form
+	made []*chain.Decision
 }
 
 // restart is what the restart of a member's unit or group needs besides the record of its
@@ -73,7 +75,7 @@ func (p *Processor) StepAs(form Form, m *eventlog.Message) (*Output, error) {
 
 // Events returns the message that was processed last, until the next one is; nil: it was
 // parked.
-func (p *Processor) Events() *events.Sequence { return p.current.seq }
+func (p *Processor) Events() *events.Sequence { return p.seq }
 
 // Activate applies the activations at the front of an envelope, or its claim.
 func (p *Processor) Activate(records []chain.Record) {
@@ -92,114 +94,48 @@ func (p *Processor) Activate(records []chain.Record) {
 }
 
 // process turns a message into records. A message that cannot be decoded is parked.
-func (p *Processor) process(form Form, m *eventlog.Message, from source) error {
+func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questions) error {
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
-	p.slab, p.current = p.slab[:0], current{}
+	p.slab, p.made = p.slab[:0], p.made[:0]
+	p.seq, p.at, p.form = nil, m.OriginPosition(), form
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
 		reason := events.NotProtobuf
 		if u := (*events.Unreadable)(nil); errors.As(err, &u) {
 			reason = u.Reason
 		}
-		p.park(form, &chain.Parked{Position: m.OriginPosition(), Reason: reason, Raw: m.Payload})
+		p.emit(p.parked(&chain.Parked{Position: p.at, Reason: reason, Raw: m.Payload}))
 		return nil
 	}
 	if form == Refused {
-		p.park(form, &chain.Parked{Position: m.OriginPosition(), Reason: events.TooLarge, Raw: m.Payload})
+		p.emit(p.parked(&chain.Parked{Position: p.at, Reason: events.TooLarge, Raw: m.Payload}))
 		return nil
 	}
-	p.current = current{p, seq, m.OriginPosition(), form, from, nil}
-	if err := p.State.Process(seq, m.OriginPublish(), &p.current); err != nil {
+	p.seq = seq
+	if err := p.State.Process(seq, m.OriginPublish(), featuresOf(p.Progress.Semantics), q); err != nil {
 		return err
 	}
-	return p.current.err
+	p.record()
+	return nil
 }
 
-func (p *Processor) park(form Form, r *chain.Parked) {
-	if form != InFull {
-		r = r.Brief()
-	}
-	p.emit(r)
-}
+// policies answers by the policies in force.
+type policies struct{ *Processor }
 
-// current is the message being processed: it makes a record of everything that the state
-// reports for it.
-type current struct {
-	*Processor
-	seq  *events.Sequence
-	at   eventlog.Position
-	form Form
-	from source
-	err  error // the first of the group's handlers, which return none
-}
-
-func (c *current) Parked(e *projection.ParkedEvent) {
-	c.park(c.form, &chain.Parked{Position: c.at, Reason: e.Reason, Event: e.Event, Raw: e.Raw})
-}
-
-func (c *current) Failed(f *projection.Failure) (projection.Decided, error) {
-	if f.Skip != projection.Decide {
-		r := &chain.NotDecided{
-			Position: c.at, Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID,
-			Reason: notDecided(f.Skip), Time: f.Time,
-		}
-		if !f.Job.Known {
-			r.Queue, r.JobSet = strings.Clone(c.seq.Queue), strings.Clone(c.seq.JobSet)
-		}
-		c.emit(r)
-		return projection.Decided{}, nil
-	}
-	d, err := c.from.decide(c.at, f)
-	if err != nil {
-		return projection.Decided{}, err
-	}
-	if d == nil {
-		f.Skip, f.Run.Outcome = projection.Unanswered, projection.LeftAlone
-		return projection.Decided{}, nil
-	}
-	c.Progress.Decisions = d.Number
-	c.emit(d)
-	out := decided(d)
-	if out.Member != nil {
-		out.Member.Base, out.Member.Latest = c.restart.base, c.restart.latest
-		if v := out.Member.Verdict; v != nil {
-			v.Base, v.Together = c.restart.base, c.restart.together
+// Decide implements projection.Questions.
+func (p policies) Decide(f *projection.Failure) (projection.Decided, error) {
+	d, r := p.decide(f)
+	out := p.decided(d)
+	if m := out.Member; m != nil {
+		m.Base, m.Latest = r.base, r.latest
+		if v := m.Verdict; v != nil {
+			v.Base, v.Together = r.base, r.together
 		}
 	}
 	return out, nil
 }
 
-func (c *current) Ready(r projection.Readiness) {
-	c.emit(&chain.RetryReady{Position: c.at, JobID: r.JobID, RunID: r.RunID, RetryAfter: r.RetryAfter})
-}
-
-func (p *Processor) emit(r chain.Record) {
-	start := len(p.buf)
-	p.buf = chain.AppendRecord(p.buf, r) // if it moves, earlier records stay where they were
-	b := p.buf[start:len(p.buf):len(p.buf)]
-	p.Progress.Running = p.Progress.Running.Extend(b)
-	p.out.Records, p.out.Bytes = append(p.out.Records, r), append(p.out.Bytes, b)
-}
-
-func notDecided(s projection.Skip) chain.NotDecidedReason {
-	switch s {
-	case projection.StaleRun:
-		return chain.StaleRun
-	case projection.Cancelled:
-		return chain.Cancelled
-	case projection.Ended:
-		return chain.Ended
-	case projection.UnknownJob:
-		return chain.UnknownJob
-	case projection.Decide, projection.Unanswered:
-	}
-	return chain.UnknownNotDecided
-}
-
-// policies is the source of new decisions.
-type policies struct{ *Processor }
-
-func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.Decision, error) {
+func (p policies) decide(f *projection.Failure) (d *chain.Decision, r restart) {
 	factsOf(&p.failure, f, p.Progress.Semantics)
 	countsOf(&p.counts, f.Job)
 	var v policy.Verdict
@@ -207,15 +143,15 @@ func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.De
 	if f.Member == nil {
 		v = p.Rules.Set.Evaluate(&p.failure, &p.counts)
 	} else {
-		v, unit = p.decideMember(f)
+		v, unit, r = p.decideMember(f)
 	}
 	if len(p.slab) == cap(p.slab) { // existing decisions stay in the old slab
 		p.slab = make([]chain.Decision, 0, max(slabSize, 2*cap(p.slab)))
 	}
 	p.slab = p.slab[:len(p.slab)+1]
-	d := &p.slab[len(p.slab)-1]
+	d = &p.slab[len(p.slab)-1]
 	*d = chain.Decision{
-		Requeue: v.Requeue, Number: p.Progress.Decisions + 1, Position: at,
+		Requeue: v.Requeue, Number: p.Progress.Decisions + 1, Position: p.at,
 		Queue: f.Job.Queue, JobSet: f.Job.Set, JobID: f.JobID, RunID: f.RunID, RunIndex: f.Run.Index, Time: f.Time,
 		Code: v.Code, Policy: v.Policy, Rule: v.Rule,
 		LimitFrom: v.LimitFrom, RuleUsed: v.RuleUsed, RuleLimit: v.RuleLimit,
@@ -236,7 +172,7 @@ func (p policies) decide(at eventlog.Position, f *projection.Failure) (*chain.De
 		d.Group = unit
 		d.Member = memberOf(f.Job, f.Member.Generation(memberDecided(d)))
 	}
-	return d, nil
+	return d, r
 }
 
 const slabSize = 16
@@ -253,6 +189,13 @@ func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
 	case policy.AvoidNone:
 	}
 	return nil
+}
+
+// decided counts a decision of the current message.
+func (p *Processor) decided(d *chain.Decision) projection.Decided {
+	p.Progress.Decisions = d.Number
+	p.made = append(p.made, d)
+	return decided(d)
 }
 
 // decided returns what the projection needs from a decision, whether it was just made or

@@ -13,7 +13,11 @@ type message struct {
 	proofs   []runRef // runs whose pod is gone according to this message
 	proven   []runRef // decided in this message, but known to be gone before
 
-	h      Handler
+	features Features
+	q        Questions
+	effects  []Effect
+	ready    []Readiness // of effects
+
 	groups []*groupEntry // touched
 	due    []*groupEntry // whose horizon has passed
 
@@ -62,27 +66,17 @@ const (
 	Unanswered // the log has no record of it, because the state is rebuilt from a part of the log
 )
 
-// Handler receives the results of a message, in the order of its records.
-type Handler interface {
-	// Parked receives an event that could not be processed.
-	Parked(e *ParkedEvent)
-	// Failed receives a failed run and returns the decision on it, unless f.Skip says
-	// that the run is not decided, or Failed sets f.Skip.
-	Failed(f *Failure) (Decided, error)
-	// Ready receives a retry that no longer needs to wait for its old run.
-	Ready(r Readiness)
-	GroupHandler
-}
-
-// Process processes one message. h receives first the events that cannot be processed;
-// while the others are folded, the jobs that become members of groups; then each failed
-// run in order of failure, or as h orders those of a group (applied before the next one is settled), what follows in
-// groups, and the retries that became ready. After an error the state must be discarded.
-func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
-	s.msg.h = h
+// Process processes one message. What happens stands in Effects: first the events that cannot be
+// processed; while the others are folded, the jobs that become members of groups; then each failed
+// run in order of failure, or as Order says of those of a group (decided and applied before the next
+// one is settled), what follows in groups, and the retries that became ready. After an error the state
+// must be discarded.
+func (s *State) Process(seq *events.Sequence, publish int64, f Features, q Questions) error {
+	clear(s.msg.effects)
+	s.msg.features, s.msg.q, s.msg.effects = f, q, s.msg.effects[:0]
 	s.park(seq)
 	for i := range s.msg.parked {
-		h.Parked(&s.msg.parked[i])
+		s.happened(&s.msg.parked[i])
 	}
 	s.fold(seq, publish)
 	ordered := s.collectWaiting()
@@ -90,19 +84,14 @@ func (s *State) Process(seq *events.Sequence, publish int64, h Handler) error {
 		if ordered {
 			s.order(i)
 		}
-		f := s.settle(i)
-		d, err := h.Failed(f)
-		if err != nil {
+		if err := s.decide(s.settle(i)); err != nil {
 			return err
-		}
-		if f.Skip == Decide {
-			s.apply(f, d)
 		}
 	}
 	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 || s.recheck.going {
 		s.settleGroups()
 	}
-	s.markReady(h)
+	s.markReady()
 	s.reindex()
 	return s.err
 }
@@ -199,7 +188,7 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event, publish int64) {
 	}
 	j.GraceSeconds = sub.GraceSeconds
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
-	if (sub.Group != "" || j.GangID != "") && s.msg.h.Groups() {
+	if (sub.Group != "" || j.GangID != "") && s.msg.features.Groups {
 		s.join(e, sub, ev.Created.Time(publish))
 	}
 }
@@ -290,7 +279,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		if ev.Node != "" {
 			r.RunningNode = s.intern(ev.Node)
 		}
-		if !r.Running && s.msg.h.Durations() {
+		if !r.Running && s.msg.features.Durations {
 			r.Running, r.RunningSince = true, ev.Created.Time(publish)
 		}
 		if e.job.Member != nil {

@@ -122,7 +122,7 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	}
 	ge, why := s.admit(e, w)
 	if why != 0 {
-		s.msg.h.Found(e.job, w.Name, why)
+		s.happened(&Finding{Job: e.job, Group: w.Name, Reason: why})
 		return
 	}
 	g := ge.g
@@ -141,7 +141,7 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	u.Add(group.Member{Index: w.index, Job: e.id})
 	s.touchUnit(ge, u)
 	if g.Name != w.Name {
-		s.msg.h.Changed(s.changeOf(Joined, u, e))
+		s.happened(s.changeOf(Joined, u, e))
 	}
 	m := u.Member(w.index)
 	if status := earlier(e.job); status != 0 {
@@ -150,7 +150,7 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 		return
 	}
 	ended := g.State != policy.GroupActive || u.State != group.Active
-	if mayStart && !ended || !s.offer(Held, u, e) {
+	if mayStart && !ended || !s.happens(e.job.Queue, s.changeOf(Held, u, e)) {
 		return
 	}
 	u.Set(m, group.Held)
@@ -187,86 +187,18 @@ func GangShape(cardinality uint32) policy.Shape {
 	return policy.Shape{Parts: []policy.ShapePart{{Name: policy.MainPart, Replicas: 1, Members: cardinality, MinMembers: cardinality}}}
 }
 
-// Change is what happens to a member.
-type Change uint8
-
-// The changes.
-const (
-	Held Change = iota
-	Released
-	Restarted
-	Stopped
-	Joined // a group that follows the one that it names
-)
-
-// MemberChange is a change of a member.
-type MemberChange struct {
-	Change     Change
-	Job        *Job
-	RunID      string // its latest run; "": it has had none
-	Generation uint32 // of its unit
-	RetryAfter int64  // of Restarted
-}
-
-// UnitEnd is a unit that ended without a failed run.
-type UnitEnd struct {
-	Group     *group.Group
-	Unit      *group.Unit
-	Succeeded bool
-	Reason    policy.UnitReason // if it failed
-}
-
 // Verdict is what a group does about a unit that ended (semantics.md 12.5).
 type Verdict struct {
 	Action  policy.GroupAction
 	Reason  policy.UnitReason
 	Rule    string
 	Used    uint32 // restarts that count, after this
+	Max     uint32 // of the group policy
 	Keep    bool
 	Refused bool  // Action is FailGroup, because the restart of Rule was over a limit
 	Base    int64 // retryAfter of members without a live run; Unix nanoseconds
 	// Together: all members that Action restarts have the latest retryAfter of theirs.
 	Together bool
-}
-
-// GroupHandler decides for groups, and receives their records in order.
-type GroupHandler interface {
-	// Groups reports whether jobs can be members of groups: from version 3 of the semantics on.
-	Groups() bool
-	// Successors reports whether a new group can follow one that has ended: from version 4 on.
-	Successors() bool
-	// Durations reports whether it is kept since when a run runs: from version 4 on.
-	Durations() bool
-	// DueAgain reports whether a group that came due comes due again if a policy generation
-	// makes the horizon longer: from version 4 on.
-	DueAgain() bool
-	// RulesFirst reports whether Order is asked: from version 4 on.
-	RulesFirst() bool
-	// Order sorts the failures of a group that wait for their decision, by their index in the message, and reports whether it
-	// did. If not, they go on in the order of their indexes, and it is asked again before the next one. Failure describes each.
-	Order(waiting []int) bool
-	// Bind returns what the group policy of that name fixes, or why the job is not a member.
-	// whole: the group is the job's gang, of that cardinality.
-	Bind(first *Job, name, policy string, whole bool, cardinality uint32) (Bound, policy.FindingReason)
-	// Bound receives a group with its first member.
-	Bound(first *Job, name, policy string, b Bound)
-	// Found receives a job that names a group and is not its member.
-	Found(j *Job, name string, why policy.FindingReason)
-	// Offer receives a change that happens only if groups act on the queue, and reports
-	// whether it happens.
-	Offer(c *MemberChange) bool
-	// Changed receives a change that follows from one that happened.
-	Changed(c *MemberChange)
-	// RestartAt returns when a member may start again, given the restart's own time and the
-	// longest grace of the pods that may still run: its own, or in a gang that of any member;
-	// graceSeconds is negative if there is none.
-	RestartAt(j *Job, base, graceSeconds int64) int64
-	// UnitEnded returns what to do about a unit that ended; false: nothing.
-	UnitEnded(u *UnitEnd) (Verdict, bool)
-	// OfferEnd receives a group's end, and reports whether it happens; GroupEnded one that follows
-	// from a verdict.
-	OfferEnd(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string) bool
-	GroupEnded(g *group.Group, state policy.GroupState, reason policy.UnitReason, rule string)
 }
 
 // memberRef identifies a member of a group.

@@ -17,7 +17,7 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 	ge := s.newest(w.Key)
 	if ge.g != nil {
 		why := s.misfit(w, ge.g)
-		ended := ge.g.State != policy.GroupActive && s.msg.h.Successors()
+		ended := ge.g.State != policy.GroupActive && s.msg.features.Successors
 		if !ended || why == 0 && !ge.g.Shape.Open() {
 			return ge, why
 		}
@@ -29,7 +29,11 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 		return nil, policy.NoPolicyNamed
 	}
 	next := s.next(w.Key)
-	bound, why := s.msg.h.Bind(e.job, next.Name, w.policy, w.whole, w.gangSize)
+	bound, why, err := s.msg.q.Bind(e.job, next.Name, w.policy, w.whole, w.gangSize)
+	if err != nil {
+		s.fail(err)
+		return nil, policy.NoSuchPolicy
+	}
 	if why != 0 {
 		return nil, why
 	}
@@ -45,7 +49,7 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 	}
 	ge.g, ge.wipe = g, ge.inKV
 	s.follow(w.Key, next)
-	s.msg.h.Bound(e.job, g.Name, w.policy, bound)
+	s.happened(&Binding{Bound: bound, First: e.job, Group: g.Name, Policy: w.policy})
 	return ge, 0
 }
 
@@ -54,7 +58,7 @@ func (s *State) misfit(w *wish, g *group.Group) policy.FindingReason {
 	if w.policy != "" && g.Policy != w.policy {
 		return policy.OtherPolicy
 	}
-	own := g.UnitOfGang(w.gangID) != nil && (g.State == policy.GroupActive || !s.msg.h.Successors())
+	own := g.UnitOfGang(w.gangID) != nil && (g.State == policy.GroupActive || !s.msg.features.Successors)
 	return w.misfit(g, w.gangID != "" && !own && s.hasGang(w))
 }
 

@@ -136,8 +136,9 @@ func (s *State) perform(ge *groupEntry, u *group.Unit, v *Verdict, run *Run, lat
 	case policy.NoGroupAction:
 	case policy.FailGroup:
 		s.setState(ge, u, group.Failed)
-		s.msg.h.GroupEnded(g, policy.GroupFailed, reason, v.Rule)
-		s.endGroup(ge, policy.GroupFailed, reason, v.Rule)
+		end := &GroupEnd{Group: g, State: policy.GroupFailed, Reason: reason, Rule: v.Rule}
+		s.happened(end)
+		s.endGroup(ge, end)
 	case policy.RestartGroup, policy.RestartPart, policy.RestartUnit:
 		keep := v.Keep
 		if v.Rule == policy.RestartsRule {
@@ -177,7 +178,7 @@ func (s *State) stopUnit(ge *groupEntry, u *group.Unit) {
 
 func (s *State) stop(u *group.Unit, m *group.Member) {
 	u.Set(m, m.Status&^group.Held|group.WasStopped)
-	s.msg.h.Changed(s.changeOf(Stopped, u, s.entry(m.Job)))
+	s.happened(s.changeOf(Stopped, u, s.entry(m.Job)))
 }
 
 // changeOf describes a change of a member.
@@ -187,11 +188,6 @@ func (s *State) changeOf(c Change, u *group.Unit, e *entry) *MemberChange {
 		out.RunID = e.job.Latest.ID
 	}
 	return out
-}
-
-// offer offers a change to the handler.
-func (s *State) offer(c Change, u *group.Unit, e *entry) bool {
-	return s.msg.h.Offer(s.changeOf(c, u, e))
 }
 
 // restart describes a restart to be made.
@@ -242,7 +238,7 @@ func (s *State) restart(ge *groupEntry, scope []*group.Unit, r restart) {
 			if ge.g.MayStart(u) {
 				u.Set(m, m.Status&^group.Held)
 			} else {
-				s.msg.h.Changed(s.changeOf(Held, u, e))
+				s.happened(s.changeOf(Held, u, e))
 			}
 		}
 	}
@@ -272,7 +268,10 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 		base, grace = r.latest, -1
 	}
 	c := s.changeOf(Restarted, u, e)
-	c.RetryAfter = s.msg.h.RestartAt(j, base, grace)
+	var err error
+	if c.RetryAfter, err = s.msg.q.RestartAt(j, base, grace); err != nil {
+		s.fail(err)
+	}
 	j.Ended, j.EndedAt = false, 0
 	if run := j.Latest; run != nil && run != r.run && run.Outcome == Requeued {
 		run.ReadyAfter = run.RetryAfter // its end makes nothing ready any more
@@ -282,7 +281,7 @@ func (s *State) restartMember(u *group.Unit, e *entry, r restart, longest int64)
 		j.Rules, j.LegacyReturns = nil, 0
 	}
 	j.Member.Restart = &Restart{Run: c.RunID, RetryAfter: c.RetryAfter, Policy: r.policy, Rule: r.rule}
-	s.msg.h.Changed(c)
+	s.happened(c)
 }
 
 // settleGroups is what follows the decisions of a message: units that ended without a
@@ -339,16 +338,31 @@ func (s *State) endUnits(ge *groupEntry) {
 			continue
 		}
 		u.Fresh = false
-		v, ok := s.msg.h.UnitEnded(&end)
-		switch {
-		case ok:
-			s.perform(ge, u, &v, nil, 0)
-		case end.Succeeded:
+		if s.unitEnded(ge, &end) {
+			continue
+		}
+		if end.Succeeded {
 			s.stopRest(ge, u)
-		default:
+		} else {
 			s.refuse(ge)
 		}
 	}
+}
+
+// unitEnded asks what to do about a unit that ended, does it, and reports whether there was anything to do.
+func (s *State) unitEnded(ge *groupEntry, end *UnitEnd) bool {
+	v, ok := s.msg.q.UnitEnded(end)
+	if !ok {
+		return false
+	}
+	v.Reason = end.Reason
+	end.Verdict, end.Generation = v, end.Unit.Generation
+	if v.Action.Restarts() {
+		end.Generation++
+	}
+	s.happened(end)
+	s.perform(ge, end.Unit, &end.Verdict, nil, 0)
+	return true
 }
 
 // stopRest stops the members of a unit that succeeded without them.
@@ -360,7 +374,7 @@ func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
 		m := &u.Members[i]
 		switch {
 		case m.Status.Over():
-		case s.offer(Stopped, u, s.entry(m.Job)):
+		case s.happens(ge.g.Queue, s.changeOf(Stopped, u, s.entry(m.Job))):
 			s.touchUnit(ge, u)
 			u.Set(m, m.Status&^group.Held|group.WasStopped)
 		default:
@@ -380,7 +394,7 @@ func (s *State) releaseHeld(ge *groupEntry) {
 		}
 		for u := part.NextReleasable(); u != nil; u = part.NextReleasable() {
 			m := u.NextHeld()
-			if !s.offer(Released, u, s.entry(m.Job)) {
+			if !s.happens(ge.g.Queue, s.changeOf(Released, u, s.entry(m.Job))) {
 				s.refuse(ge)
 				return
 			}
@@ -415,9 +429,10 @@ func (s *State) endIfOver(ge *groupEntry) {
 		}
 		return
 	}
+	end := &GroupEnd{Group: g, State: state, Reason: reason, Rule: rule}
 	switch {
-	case s.msg.h.OfferEnd(g, state, reason, rule):
-		s.endGroup(ge, state, reason, rule)
+	case s.happens(g.Queue, end):
+		s.endGroup(ge, end)
 	case passed && g.Quiet():
 		s.dropGroup(ge) // likewise
 	default:
@@ -426,9 +441,9 @@ func (s *State) endIfOver(ge *groupEntry) {
 }
 
 // endGroup ends a group whose end is in the log, and stops its members that are not over.
-func (s *State) endGroup(ge *groupEntry, state policy.GroupState, reason policy.UnitReason, rule string) {
+func (s *State) endGroup(ge *groupEntry, end *GroupEnd) {
 	s.touchGroup(ge)
-	ge.g.State, ge.g.Reason, ge.g.Rule = state, reason, rule
+	ge.g.State, ge.g.Reason, ge.g.Rule = end.State, end.Reason, end.Rule
 	for _, part := range ge.g.Parts {
 		for _, u := range part.Units {
 			if !u.AllOver() {

@@ -15,7 +15,7 @@ func gangGroup(id string) string { return "gang/" + id }
 // that has not ended.
 func (s *State) hasGang(w *wish) bool {
 	has := func(ge *groupEntry) bool {
-		return ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil && (ge.g.State == policy.GroupActive || !s.msg.h.Successors())
+		return ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil && (ge.g.State == policy.GroupActive || !s.msg.features.Successors)
 	}
 	alone := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
 	return has(alone) || alone.gangIn != "" && has(s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: alone.gangIn}))

@@ -72,7 +72,7 @@ func (s *State) recheckRefused() {
 		if ge.g.State != policy.GroupActive {
 			continue
 		}
-		if ge.g.Passed && ge.g.LastEvent >= s.groupCutoff() && s.msg.h.DueAgain() {
+		if ge.g.Passed && ge.g.LastEvent >= s.groupCutoff() && s.msg.features.DueAgain {
 			ge.g.Passed = false // the horizon is longer now
 			s.markDirty(ge)
 		}

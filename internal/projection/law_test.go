@@ -177,27 +177,25 @@ func someEvent(t *rapid.T, now int64) events.Event {
 // tell processes a message, decides in a way that depends on the failure alone,
 // and says what came of it.
 func tell(s *State, m told) (string, error) {
-	var h detailed
+	var b bytes.Buffer
 	s.Horizon = m.horizon
-	err := s.Process(m.seq, m.publish, &h)
-	return fmt.Sprintf("watermark %d\n%s", s.Watermark, h.String()), err
-}
-
-// detailed is a Handler that writes down all that it can see.
-type detailed struct {
-	bytes.Buffer
-	noGroups
-}
-
-func (h *detailed) Parked(e *ParkedEvent) { fmt.Fprintf(h, "parked %d %v\n", e.Event, e.Reason) }
-
-func (h *detailed) Failed(f *Failure) (Decided, error) {
-	fmt.Fprintf(h, "failed %q/%q %s %d %s%s\n", f.JobID, f.RunID, showSkip(f.Skip), f.Time, showJob(f.Job), showFailure(f))
-	return decisionOn(f), nil
-}
-
-func (h *detailed) Ready(r Readiness) {
-	fmt.Fprintf(h, "ready %q/%q %d\n", r.JobID, r.RunID, r.RetryAfter)
+	err := s.Process(m.seq, m.publish, Features{Durations: true}, decided{decide: func(f *Failure) Decided {
+		fmt.Fprintf(&b, "decided %q/%q %d %s%s\n", f.JobID, f.RunID, f.Time, showJob(f.Job), showFailure(f))
+		return decisionOn(f)
+	}})
+	for _, e := range s.Effects() {
+		switch e := e.(type) {
+		case *ParkedEvent:
+			fmt.Fprintf(&b, "parked %d %v\n", e.Event, e.Reason)
+		case *Failure:
+			fmt.Fprintf(&b, "failed %q/%q %s\n", e.JobID, e.RunID, showSkip(e.Skip))
+		case *Readiness:
+			fmt.Fprintf(&b, "ready %q/%q %d\n", e.JobID, e.RunID, e.RetryAfter)
+		default:
+			return "", fmt.Errorf("%T", e)
+		}
+	}
+	return fmt.Sprintf("watermark %d\n%s", s.Watermark, &b), err
 }
 
 func decisionOn(f *Failure) Decided {

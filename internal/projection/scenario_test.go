@@ -98,7 +98,7 @@ func (s *scenario) message() string {
 			seq.Events = append(seq.Events, s.event(words))
 		}
 	}
-	h := &transcript{decide: func(f *Failure) Decided {
+	decide := func(f *Failure) Decided {
 		if len(decisions) == 0 {
 			s.d.Fatalf(s.t, "no decision is given on %s/%s", f.JobID, f.RunID)
 		}
@@ -106,37 +106,40 @@ func (s *scenario) message() string {
 		decisions = decisions[1:]
 		d.RetryAfter, d.ReadyAfter = d.RetryAfter+f.Time, d.ReadyAfter+f.Time
 		return d
-	}}
-	if err := s.state.Process(seq, t*second, h); err != nil {
+	}
+	if err := s.state.Process(seq, t*second, Features{Durations: true}, decided{decide: decide}); err != nil {
 		s.d.Fatalf(s.t, "%v", err)
 	}
 	if len(decisions) > 0 {
 		s.d.Fatalf(s.t, "%d decisions too many", len(decisions))
 	}
-	return h.String() + s.changes()
+	return s.happened() + s.changes()
 }
 
-// transcript is a Handler that writes down what it receives.
-type transcript struct {
-	noGroups
-	strings.Builder
+// decided decides as it is told, without groups.
+type decided struct {
+	Questions
 	decide func(f *Failure) Decided
 }
 
-func (h *transcript) Parked(e *ParkedEvent) {
-	fmt.Fprintf(h, "parked event %d: %v\n", e.Event, e.Reason)
-}
+func (d decided) Decide(f *Failure) (Decided, error) { return d.decide(f), nil }
 
-func (h *transcript) Failed(f *Failure) (Decided, error) {
-	fmt.Fprintf(h, "failed %s/%s: %s, t=%s%s\n", f.JobID, f.RunID, showSkip(f.Skip), seconds(f.Time), showFailure(f))
-	if f.Skip != Decide {
-		return Decided{}, nil
+// happened shows the effects of the last message.
+func (s *scenario) happened() string {
+	var b strings.Builder
+	for _, e := range s.state.Effects() {
+		switch e := e.(type) {
+		case *ParkedEvent:
+			fmt.Fprintf(&b, "parked event %d: %v\n", e.Event, e.Reason)
+		case *Failure:
+			fmt.Fprintf(&b, "failed %s/%s: %s, t=%s%s\n", e.JobID, e.RunID, showSkip(e.Skip), seconds(e.Time), showFailure(e))
+		case *Readiness:
+			fmt.Fprintf(&b, "ready %s/%s: after %s\n", e.JobID, e.RunID, seconds(e.RetryAfter))
+		default:
+			s.d.Fatalf(s.t, "%T", e)
+		}
 	}
-	return h.decide(f), nil
-}
-
-func (h *transcript) Ready(r Readiness) {
-	fmt.Fprintf(h, "ready %s/%s: after %s\n", r.JobID, r.RunID, seconds(r.RetryAfter))
+	return b.String()
 }
 
 // event reads a line: a verb, the job, the run where the event has one, and pairs.

@@ -50,7 +50,7 @@ func (s *State) Failure(i int) *Failure {
 
 // collectWaiting lists the failures of each group, and reports whether a group has several, whose order is to be asked.
 func (s *State) collectWaiting() (several bool) {
-	if len(s.msg.failures) < 2 || !s.msg.h.RulesFirst() {
+	if len(s.msg.failures) < 2 || !s.msg.features.RulesFirst {
 		return false
 	}
 	for i := range s.msg.failures {
@@ -68,7 +68,7 @@ func (s *State) order(i int) {
 	if m == nil || len(ge.waiting) < 2 {
 		return
 	}
-	if !s.msg.h.Order(ge.waiting) {
+	if !s.msg.q.Order(ge.waiting) {
 		ge.waiting = ge.waiting[1:]
 		return
 	}
@@ -118,6 +118,26 @@ type Decided struct {
 	Member                 *MemberDecided // nil: none, or nothing but the job is concerned
 }
 
+// decide has a settled failure decided, and applies the decision.
+func (s *State) decide(f *Failure) error {
+	var d Decided
+	if f.Skip == Decide {
+		var err error
+		if d, err = s.msg.q.Decide(f); err != nil {
+			return err
+		}
+		if f.Skip != Decide { // the log has no record of it
+			f.Run.Outcome = LeftAlone
+			return nil
+		}
+	}
+	s.happened(f)
+	if f.Skip == Decide {
+		s.apply(f, d)
+	}
+	return nil
+}
+
 // apply applies the decision on a settled failure.
 func (s *State) apply(f *Failure, d Decided) {
 	s.applyToJob(f, &d)
@@ -157,15 +177,10 @@ func (s *State) provenInHand(job, run string) bool {
 	return false
 }
 
-// Readiness is a retry that no longer needs to wait for its old run.
-type Readiness struct {
-	JobID, RunID string
-	RetryAfter   int64
-}
-
-// markReady passes on the retries whose old run is now known to be gone, in order of
+// markReady finds the retries whose old run is now known to be gone, in order of
 // proof, and applies that (semantics.md 8).
-func (s *State) markReady(h Handler) {
+func (s *State) markReady() {
+	s.msg.ready = s.msg.ready[:0]
 	for _, refs := range [][]runRef{s.msg.proven, s.msg.proofs} {
 		for _, ref := range refs {
 			e := s.entry(ref.job)
@@ -176,7 +191,8 @@ func (s *State) markReady(h Handler) {
 			if r.Outcome != Requeued || r.ReadyAfter >= r.RetryAfter {
 				continue
 			}
-			h.Ready(Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
+			s.msg.ready = append(s.msg.ready, Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
+			s.happened(&s.msg.ready[len(s.msg.ready)-1])
 			r.ReadyAfter = r.RetryAfter
 			s.touchRun(e, r)
 		}

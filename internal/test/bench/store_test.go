@@ -75,21 +75,15 @@ func (p *partition) fold(ev events.Event) {
 	p.now += 1e6
 	ev.Created = events.Timestamp{Present: true, Seconds: p.now / 1e9, Nanos: int32(p.now % 1e9)}
 	p.seq.Events = append(p.seq.Events[:0], ev)
-	if err := p.state.Process(&p.seq, p.now, requeues{}); err != nil {
+	if err := p.state.Process(&p.seq, p.now, projection.Features{}, requeues{}); err != nil {
 		p.tb.Fatal(err)
 	}
 }
 
-// requeues is a Handler that requeues every failed run.
-type requeues struct{ projection.GroupHandler }
+// requeues requeues every failed run.
+type requeues struct{ projection.Questions }
 
-func (requeues) Groups() bool { return false }
-
-func (requeues) Durations() bool { return false }
-
-func (requeues) Parked(*projection.ParkedEvent) {}
-func (requeues) Ready(projection.Readiness)     {}
-func (requeues) Failed(f *projection.Failure) (projection.Decided, error) {
+func (requeues) Decide(f *projection.Failure) (projection.Decided, error) {
 	return projection.Decided{Requeue: true, Policy: "infra", Rule: "evicted", RetryAfter: f.Time + 30e9, ReadyAfter: f.Time}, nil
 }
 

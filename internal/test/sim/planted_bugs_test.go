@@ -14,7 +14,7 @@ type patch struct{ file, old, new string }
 func plantedProtocol() []bug {
 	return []bug{
 		{"1", "a RetryReady does not name its position", []patch{{
-			"evaluator/step.go", "&chain.RetryReady{Position: c.at,", "&chain.RetryReady{Position: eventlog.Start,",
+			"evaluator/record.go", "&chain.RetryReady{Position: p.at, JobID", "&chain.RetryReady{JobID",
 		}}},
 		{"3", "a claim that names a later end is only ignored", []patch{{
 			"chain/accept.go", "if claim.LastSeq > e.Seq {", "if false {",

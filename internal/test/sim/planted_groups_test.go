@@ -65,7 +65,7 @@ func plantedGroups() []bug {
 			"projection/groupdecide.go", "				longest = max(longest, s.liveGrace(s.entry(m.Job).job))\n", "				longest = s.liveGrace(s.entry(m.Job).job)\n",
 		}}},
 		{"groups 7", "a member that may not start is not held", []patch{{
-			"projection/group.go", "	if mayStart && !ended || !s.offer(Held, u, e) {", "	if (mayStart || part.Index > 0) && !ended || !s.offer(Held, u, e) {",
+			"projection/group.go", "	if mayStart && !ended || !s.happens(", "	if (mayStart || part.Index > 0) && !ended || !s.happens(",
 		}}},
 		{"groups 7", "one member more starts than parallelism", []patch{{
 			"group/tally.go", "u.Started() < int(u.Part.Parallelism)", "u.Started() <= int(u.Part.Parallelism)",
@@ -83,10 +83,10 @@ func plantedGroups() []bug {
 			"evaluator/groups.go", "bool { return p.Rules.Set.Acts(queue) }", "bool { return p.Rules.Set != nil || queue == \"\" }",
 		}}},
 		{"groups 9", "who catches up does not compare the records of groups", []patch{{
-			"evaluator/replay.go", "	return i < len(l.rest.Bytes) && bytes.Equal(l.rest.Bytes[i], chain.AppendRecord(nil, r))", "	return i < len(l.rest.Bytes) && !bytes.Equal(l.rest.Bytes[i], nil) && r != nil",
+			"evaluator/replay.go", "	return bytes.Equal(l.rest.Bytes[i], l.p.buf)", "	return !bytes.Equal(l.rest.Bytes[i], nil)",
 		}}},
 		{"groups 9", "who catches up forgets that a restart keeps members", []patch{{
-			"evaluator/replay.go", "Used: v.RestartsUsed, Keep: v.Keep, Refused: v.Refused}\n}", "Used: v.RestartsUsed, Refused: v.Refused}\n}",
+			"evaluator/replay.go", "Max: v.MaxRestarts, Keep: v.Keep, Refused: v.Refused}\n}", "Max: v.MaxRestarts, Refused: v.Refused}\n}",
 		}}},
 		{"groups 9", "the restarts of a group are not stored", []patch{{
 			"projection/groupkeep.go", "	e.uint(uint64(g.Counted))\n", "	e.uint(0)\n",
