@@ -42,12 +42,20 @@ type Sequence struct {
 	Events        []Event
 }
 
+// Resolve sets the time of each event, given the publish time of the message.
+func (s *Sequence) Resolve(publish int64) {
+	for i := range s.Events {
+		s.Events[i].Time = s.Events[i].Created.Time(publish)
+	}
+}
+
 // Event is one event. Its strings may share memory with the payload that it
 // was read from, and what it points to belongs to the decoder: both hold until
 // the decoder reads the next payload.
 type Event struct {
 	Kind    Kind
 	Created Timestamp
+	Time    int64 // t of the semantics in Unix nanoseconds, from Resolve on
 	JobID   string
 	RunID   string
 	Node    string    // RunLeased, KnownRun, EndedRun: the node; RunRunning: the first node name among its resources

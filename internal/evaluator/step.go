@@ -95,6 +95,10 @@ func (p *Processor) Activate(records []chain.Record) {
 
 // process turns a message into records. A message that cannot be decoded is parked.
 func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questions) error {
+	if p.out.Records == nil {
+		p.out = Output{make([]chain.Record, 0, slabSize), make([][]byte, 0, slabSize)}
+		p.made = make([]*chain.Decision, 0, slabSize)
+	}
 	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
 	p.slab, p.made = p.slab[:0], p.made[:0]
 	p.seq, p.at, p.form = nil, m.OriginPosition(), form
@@ -112,7 +116,8 @@ func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questio
 		return nil
 	}
 	p.seq = seq
-	if err := p.State.Process(seq, m.OriginPublish(), featuresOf(p.Progress.Semantics), q); err != nil {
+	seq.Resolve(m.OriginPublish())
+	if err := p.State.Process(seq, featuresOf(p.Progress.Semantics), q); err != nil {
 		return err
 	}
 	p.record()

@@ -66,19 +66,19 @@ const (
 	Unanswered // the log has no record of it, because the state is rebuilt from a part of the log
 )
 
-// Process processes one message. What happens stands in Effects: first the events that cannot be
+// Process processes one message, whose times are resolved. What happens stands in Effects: first the events that cannot be
 // processed; while the others are folded, the jobs that become members of groups; then each failed
 // run in order of failure, or as Order says of those of a group (decided and applied before the next
 // one is settled), what follows in groups, and the retries that became ready. After an error the state
 // must be discarded.
-func (s *State) Process(seq *events.Sequence, publish int64, f Features, q Questions) error {
+func (s *State) Process(seq *events.Sequence, f Features, q Questions) error {
 	clear(s.msg.effects)
 	s.msg.features, s.msg.q, s.msg.effects = f, q, s.msg.effects[:0]
 	s.park(seq)
 	for i := range s.msg.parked {
 		s.happened(&s.msg.parked[i])
 	}
-	s.fold(seq, publish)
+	s.fold(seq)
 	ordered := s.collectWaiting()
 	for i := range s.msg.failures {
 		if ordered {
@@ -107,54 +107,54 @@ func (s *State) park(seq *events.Sequence) {
 }
 
 // fold folds the events of a message, and leaves its failures to be settled.
-func (s *State) fold(seq *events.Sequence, publish int64) {
+func (s *State) fold(seq *events.Sequence) {
 	clear(s.msg.failures)
 	s.msg.failures = s.msg.failures[:0]
 	s.msg.proofs, s.msg.proven = s.msg.proofs[:0], s.msg.proven[:0]
 	for i := range seq.Events {
-		s.Watermark = max(s.Watermark, seq.Events[i].Created.Time(publish))
+		s.Watermark = max(s.Watermark, seq.Events[i].Time)
 	}
 	s.forget()
 	for i := range seq.Events {
 		ev := &seq.Events[i]
 		if ev.Missing() == events.UnknownParkReason {
-			s.foldEvent(seq, ev, publish)
+			s.foldEvent(seq, ev)
 		}
 	}
 	s.classify()
 	s.markSucceeded()
 }
 
-func (s *State) foldEvent(seq *events.Sequence, ev *events.Event, publish int64) {
+func (s *State) foldEvent(seq *events.Sequence, ev *events.Event) {
 	switch ev.Kind {
 	case events.Other:
 	case events.SubmitJob:
-		s.submit(seq, ev, publish)
+		s.submit(seq, ev)
 	case events.CancelJob:
 		e := s.keep(ev.JobID)
 		e.job.CancelRequested = true
-		s.cancelled(e, ev.Created.Time(publish))
+		s.cancelled(e, ev.Time)
 	case events.CancelJobSet:
-		s.cancelSet(seq, ev, publish)
+		s.cancelSet(seq, ev)
 	case events.CancelledJob:
 		e := s.keep(ev.JobID)
 		e.job.Cancelled = true
 		s.end(e.job)
-		s.cancelled(e, ev.Created.Time(publish))
+		s.cancelled(e, ev.Time)
 	case events.JobSucceeded:
 		if j := s.keep(ev.JobID).job; j.Member == nil { // it names no run
 			j.Succeeded = j.Succeeded || !j.Ended
 			s.end(j)
 		}
 	case events.JobErrors:
-		s.jobErrors(ev, publish)
+		s.jobErrors(ev)
 	case events.RunTerminated:
 		e := s.keep(ev.JobID)
 		s.gone(e, s.runOrNote(e, ev.RunID))
 	case events.KnownRun, events.EndedRun:
 		s.told(ev)
 	default:
-		s.foldRun(ev, publish)
+		s.foldRun(ev)
 	}
 }
 
@@ -171,7 +171,7 @@ func (s *State) keep(job string) *entry {
 	return e
 }
 
-func (s *State) submit(seq *events.Sequence, ev *events.Event, publish int64) {
+func (s *State) submit(seq *events.Sequence, ev *events.Event) {
 	e := s.keep(ev.JobID)
 	j := e.job
 	if j.Known {
@@ -189,12 +189,12 @@ func (s *State) submit(seq *events.Sequence, ev *events.Event, publish int64) {
 	j.GraceSeconds = sub.GraceSeconds
 	s.newInSet = append(s.newInSet, setMember{queue: j.Queue, set: j.Set, job: j.ID, flush: s.flushes + 1})
 	if (sub.Group != "" || j.GangID != "") && s.msg.features.Groups {
-		s.join(e, sub, ev.Created.Time(publish))
+		s.join(e, sub, ev.Time)
 	}
 }
 
 // cancelSet records a cancellation of the known jobs of a set, restricted to states.
-func (s *State) cancelSet(seq *events.Sequence, ev *events.Event, publish int64) {
+func (s *State) cancelSet(seq *events.Sequence, ev *events.Event) {
 	queue, set, states := seq.Queue, seq.JobSet, ev.States
 	var jobs []string
 	prefix := appendSetPrefix(nil, queue, set)
@@ -224,7 +224,7 @@ func (s *State) cancelSet(seq *events.Sequence, ev *events.Event, publish int64)
 		}
 		j.CancelRequested = true
 		s.touch(e)
-		s.cancelled(e, ev.Created.Time(publish))
+		s.cancelled(e, ev.Time)
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *State) end(j *Job) {
 
 // jobErrors folds JobErrors: a rejection ends the job, any other terminal error is the
 // scheduler's own verdict, and a non-terminal one has no effect.
-func (s *State) jobErrors(ev *events.Event, publish int64) {
+func (s *State) jobErrors(ev *events.Event) {
 	if ev.Error == nil {
 		return
 	}
@@ -257,14 +257,14 @@ func (s *State) jobErrors(ev *events.Event, publish int64) {
 	if ev.Error.Reason == events.JobRejected {
 		j.Succeeded = false
 		s.end(j)
-		s.cancelled(e, ev.Created.Time(publish))
+		s.cancelled(e, ev.Time)
 		return
 	}
 	j.Verdict, j.VerdictAt = true, s.Watermark
 }
 
 // foldRun folds the events that make a run known.
-func (s *State) foldRun(ev *events.Event, publish int64) {
+func (s *State) foldRun(ev *events.Event) {
 	e := s.keep(ev.JobID)
 	r := s.see(e, ev.RunID)
 	switch ev.Kind {
@@ -280,7 +280,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 			r.RunningNode = s.intern(ev.Node)
 		}
 		if !r.Running && s.msg.features.Durations {
-			r.Running, r.RunningSince = true, ev.Created.Time(publish)
+			r.Running, r.RunningSince = true, ev.Time
 		}
 		if e.job.Member != nil {
 			s.running(e, r, true)
@@ -291,7 +291,7 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 			r.end(Succeeded)
 			e.job.Open--
 			if e.job.Member != nil {
-				s.succeeded(e, r, ev.Created.Time(publish))
+				s.succeeded(e, r, ev.Time)
 			}
 		case Failed:
 			s.gone(e, r)
@@ -299,10 +299,10 @@ func (s *State) foldRun(ev *events.Event, publish int64) {
 		}
 	case events.RunErrors:
 		if ev.Error != nil {
-			s.failed(e, r, ev, publish)
+			s.failed(e, r, ev)
 		}
 	case events.RunPreempted:
-		s.failed(e, r, ev, publish)
+		s.failed(e, r, ev)
 	default: // RunAssigned only makes the run known
 	}
 	s.touchRun(e, r)
@@ -378,12 +378,12 @@ func (s *State) runOrNote(e *entry, id string) *Run {
 }
 
 // failed folds a JobRunErrors with a terminal error, or a JobRunPreempted.
-func (s *State) failed(e *entry, r *Run, ev *events.Event, publish int64) {
+func (s *State) failed(e *entry, r *Run, ev *events.Event) {
 	switch r.End {
 	case Succeeded:
 	case NotEnded:
 		s.msg.failures = append(s.msg.failures, Failure{
-			JobID: e.id, RunID: r.ID, Time: ev.Created.Time(publish),
+			JobID: e.id, RunID: r.ID, Time: ev.Time,
 			Error: ev.Error, Preempted: ev.Kind == events.RunPreempted,
 			Ran: r.Running, RunningSince: r.RunningSince,
 			Job: e.job, Run: r, entry: e,

@@ -179,7 +179,8 @@ func someEvent(t *rapid.T, now int64) events.Event {
 func tell(s *State, m told) (string, error) {
 	var b bytes.Buffer
 	s.Horizon = m.horizon
-	err := s.Process(m.seq, m.publish, Features{Durations: true}, decided{decide: func(f *Failure) Decided {
+	m.seq.Resolve(m.publish)
+	err := s.Process(m.seq, Features{Durations: true}, decided{decide: func(f *Failure) Decided {
 		fmt.Fprintf(&b, "decided %q/%q %d %s%s\n", f.JobID, f.RunID, f.Time, showJob(f.Job), showFailure(f))
 		return decisionOn(f)
 	}})

@@ -107,7 +107,8 @@ func (s *scenario) message() string {
 		d.RetryAfter, d.ReadyAfter = d.RetryAfter+f.Time, d.ReadyAfter+f.Time
 		return d
 	}
-	if err := s.state.Process(seq, t*second, Features{Durations: true}, decided{decide: decide}); err != nil {
+	seq.Resolve(t * second)
+	if err := s.state.Process(seq, Features{Durations: true}, decided{decide: decide}); err != nil {
 		s.d.Fatalf(s.t, "%v", err)
 	}
 	if len(decisions) > 0 {

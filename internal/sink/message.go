@@ -70,7 +70,7 @@ func Split(s *follow.Batch, partition int, released eventlog.Position) ([]*jobdb
 		m := &messages[i]
 		m.Seq, m.Log = s.Envelope.Seq, s.Messages[i]
 		m.Superseded = m.Log.Position.Compare(released) <= 0
-		m.Events = readable(m.Log.Payload)
+		m.Events = readable(&m.Log)
 	}
 	for i := 0; next < len(s.Records); next++ {
 		if at, ok := chain.PositionOf(s.Records[next]); ok && at.Compare(s.Origin) <= 0 {
@@ -94,7 +94,7 @@ func Split(s *follow.Batch, partition int, released eventlog.Position) ([]*jobdb
 // Answered returns a message with records that no envelope holds, for a caller that only
 // wants to know their effect on the rows.
 func Answered(m *eventlog.Message, records []chain.Record) Message {
-	return Message{Log: *m, Events: readable(m.Payload), Records: records}
+	return Message{Log: *m, Events: readable(m), Records: records}
 }
 
 // answered returns the index of the message, from i on, that a record belongs to, or -1:
@@ -214,13 +214,14 @@ func (m *Message) decisionOn(job, run string) *chain.Decision {
 	return nil
 }
 
-// readable decodes a payload by the rules of semantics.md 1, or returns nil.
-func readable(payload []byte) *events.Message {
-	m, err := events.Read(payload)
+// readable decodes a message by the rules of semantics.md 1, or returns nil.
+func readable(m *eventlog.Message) *events.Message {
+	read, err := events.Read(m.Payload)
 	if err != nil {
 		return nil
 	}
-	return m
+	read.Resolve(m.OriginPublish())
+	return read
 }
 
 // eventCount returns how many events the message has.
@@ -230,6 +231,3 @@ func (m *Message) eventCount() int {
 	}
 	return len(m.Events.Events)
 }
-
-// publish returns the publish time that semantics.md uses.
-func (m *Message) publish() int64 { return m.Log.OriginPublish() }

@@ -27,7 +27,7 @@ func (r *Rows) Apply(m *Message) {
 	if m.Events != nil && !m.Superseded && !IsCopy(&m.Log) {
 		for i := range m.Events.Events {
 			ev := &m.Events.Events[i]
-			f.i, f.t, f.full = i, ev.Created.Time(m.publish()), m.Events.Full.Events[i]
+			f.i, f.t, f.full = i, ev.Time, m.Events.Full.Events[i]
 			f.event(ev)
 		}
 	}

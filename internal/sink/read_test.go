@@ -19,7 +19,8 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		all, part := NewRows(0), NewRows(0)
 		for i := range int64(2) {
-			m := Message{Seq: 1, Log: eventlog.Message{Position: eventlog.Position{Entry: i}, Publish: i, Payload: payload}, Events: readable(payload)}
+			m := Message{Seq: 1, Log: eventlog.Message{Position: eventlog.Position{Entry: i}, Publish: i, Payload: payload}}
+			m.Events = readable(&m.Log)
 			all.Apply(&m)
 			part.Admit(part.Keys([]Message{m}), &jobdb.Found{})
 			part.Apply(&m)

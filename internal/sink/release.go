@@ -48,7 +48,7 @@ func (a *ahead) take() Message {
 	m := a.queue[0]
 	a.queue[0] = eventlog.Message{} // the chunk must not keep its payload
 	a.queue, a.after = a.queue[1:], m.Position
-	return Message{Log: m, Events: readable(m.Payload), Released: true}
+	return Message{Log: m, Events: readable(&m), Released: true}
 }
 
 func wrapAhead(err error) error {

@@ -52,7 +52,7 @@ func (c *comparison) message(position eventlog.Position, seq *events.Sequence, p
 			}
 		}
 	}
-	c.follow(seq, publish)
+	c.follow(seq)
 	for i := range candidate {
 		if p := c.partedOf(&candidate[i]); p != nil && p.more {
 			c.after(p, &candidate[i])
@@ -88,7 +88,7 @@ func timeOf(seq *events.Sequence, publish int64) int64 {
 	}
 	latest := int64(math.MinInt64)
 	for i := range seq.Events {
-		latest = max(latest, seq.Events[i].Created.Time(publish))
+		latest = max(latest, seq.Events[i].Time)
 	}
 	return latest
 }
@@ -227,7 +227,7 @@ func (c *comparison) after(p *parted, r *entry) {
 }
 
 // follow counts the runs that took place behind a retry that only one side grants, and what became of their jobs.
-func (c *comparison) follow(seq *events.Sequence, publish int64) {
+func (c *comparison) follow(seq *events.Sequence) {
 	if seq == nil || len(c.parted) == 0 {
 		return
 	}
@@ -237,7 +237,7 @@ func (c *comparison) follow(seq *events.Sequence, publish int64) {
 		if p == nil || !p.followed() {
 			continue
 		}
-		at := ev.Created.Time(publish)
+		at := ev.Time
 		p.at = max(p.at, at)
 		switch ev.Kind {
 		case events.RunLeased, events.RunRunning:

@@ -75,7 +75,8 @@ func (p *partition) fold(ev events.Event) {
 	p.now += 1e6
 	ev.Created = events.Timestamp{Present: true, Seconds: p.now / 1e9, Nanos: int32(p.now % 1e9)}
 	p.seq.Events = append(p.seq.Events[:0], ev)
-	if err := p.state.Process(&p.seq, p.now, projection.Features{}, requeues{}); err != nil {
+	p.seq.Resolve(p.now)
+	if err := p.state.Process(&p.seq, projection.Features{}, requeues{}); err != nil {
 		p.tb.Fatal(err)
 	}
 }
