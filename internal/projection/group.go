@@ -2,8 +2,6 @@ package projection
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	"github.com/refloat/refloat/events"
@@ -41,109 +39,41 @@ type Restart struct {
 	Policy, Rule string // that restarted it: a group policy's, or the retry policy's that granted a gang's retry
 }
 
-// IsGang reports whether the job has a gang id and a numeric cardinality of at least 2
-// (semantics.md 3.1).
-func (j *Job) IsGang() bool {
-	if j.GangID == "" || j.GangSize == "" {
-		return false
-	}
-	for i := range len(j.GangSize) {
-		if j.GangSize[i] < '0' || j.GangSize[i] > '9' {
-			return false
-		}
-	}
-	size := strings.TrimLeft(j.GangSize, "0")
-	return len(size) > 1 || size >= "2"
-}
-
-// number parses a decimal number, digits only; anything else, or more than any group has,
-// is tooMany.
-func number(s string) uint32 {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return tooMany
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n > policy.MaxGroupMembers {
-		return tooMany
-	}
-	return uint32(n)
-}
-
-const tooMany = math.MaxUint32
-
-// wish is the membership that a job's annotations ask for.
-type wish struct {
-	group.Key
-	policy    string
-	part      string
-	replica   uint32
-	index     uint32
-	freeIndex bool // the annotation is absent
-	gangID    string
-	gangSize  uint32 // 0: no gang
-	whole     bool   // the gang is a group of its own: it names no group
-}
-
-// wishOf reads the annotations of a job (semantics.md 12.1). It is nil if the job names no group
-// and is in no gang. A gang that names no group is one: its other annotations do not count.
-func wishOf(j *Job, sub *events.Submit) *wish {
-	w := &wish{Key: group.Key{Queue: j.Queue, Set: j.Set, Name: strings.Clone(sub.Group)}, part: policy.MainPart, freeIndex: true}
-	if j.IsGang() {
-		w.gangID, w.gangSize = j.GangID, number(strings.TrimLeft(j.GangSize, "0"))
-	}
-	if w.Name == "" {
-		if w.gangID == "" {
-			return nil
-		}
-		w.whole, w.Name = true, gangGroup(w.gangID)
-		return w
-	}
-	w.policy = strings.Clone(sub.GroupPolicy)
-	if sub.Part != "" {
-		w.part = strings.Clone(sub.Part)
-	}
-	if sub.Replica != "" {
-		w.replica = number(sub.Replica)
-	}
-	if w.freeIndex = sub.Index == ""; !w.freeIndex {
-		w.index = number(sub.Index)
-	}
-	return w
-}
+// IsGang reports whether the job is in a gang.
+func (j *Job) IsGang() bool { return group.IsGang(j.GangID, j.GangSize) }
 
 // join makes a job that was just submitted a member of the group that it names. t is the
 // time of its submission.
 func (s *State) join(e *entry, sub *events.Submit, t int64) {
-	w := wishOf(e.job, sub)
-	if w == nil {
+	at, ok := group.MembershipOf(e.job.Queue, e.job.Set, sub)
+	if !ok {
 		return
 	}
-	ge, why := s.admit(e, w)
+	at.Name, at.Policy, at.GangID = strings.Clone(at.Name), strings.Clone(at.Policy), strings.Clone(at.GangID)
+	ge, why := s.admit(e, &at)
 	if why != 0 {
-		s.happened(&Finding{Job: e.job, Group: w.Name, Reason: why})
+		s.happened(&Finding{Job: e.job, Group: at.Name, Reason: why})
 		return
 	}
 	g := ge.g
-	part := g.Part(w.part)
-	u := part.Unit(w.replica)
+	part := g.Part(at.Part)
+	u := part.Unit(at.Replica)
 	if u == nil {
-		u = &group.Unit{Replica: w.replica, GangID: w.gangID, GangSize: w.gangSize, Generation: part.Restarts}
+		u = &group.Unit{Replica: at.Replica, GangID: at.GangID, GangSize: at.GangSize, Generation: part.Restarts}
 		g.Put(part, u)
 		s.placeGang(g, u.GangID, g.Name)
 	}
-	if w.freeIndex {
-		w.index = u.NextFree()
+	if at.FreeIndex {
+		at.Index = u.NextFree()
 	}
-	e.job.Member = &Member{Place: s.place(g.Name, part.Name), Replica: u.Replica, Index: w.index}
+	e.job.Member = &Member{Place: s.place(g.Name, part.Name), Replica: u.Replica, Index: at.Index}
 	mayStart := g.MayStart(u)
-	u.Add(group.Member{Index: w.index, Job: e.id})
+	u.Add(group.Member{Index: at.Index, Job: e.id})
 	s.touchUnit(ge, u)
-	if g.Name != w.Name {
+	if g.Name != at.Name {
 		s.happened(s.changeOf(Joined, u, e))
 	}
-	m := u.Member(w.index)
+	m := u.Member(at.Index)
 	if status := earlier(e.job); status != 0 {
 		u.Set(m, status)
 		u.Changed = t

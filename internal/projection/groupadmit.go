@@ -7,29 +7,29 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// admit checks a wish against the newest group of its name, and binds a new group if the job is
+// admit checks a membership against the newest group of its name, and binds a new group if the job is
 // its first member.
-func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
-	if utf8.RuneCountInString(w.Name) > policy.MaxGroupName && !w.whole {
-		w.Name = string([]rune(w.Name)[:policy.MaxGroupName])
+func (s *State) admit(e *entry, m *group.Membership) (*groupEntry, policy.FindingReason) {
+	if utf8.RuneCountInString(m.Name) > policy.MaxGroupName && !m.WholeGang {
+		m.Name = string([]rune(m.Name)[:policy.MaxGroupName])
 		return nil, policy.InvalidName
 	}
-	ge := s.newest(w.Key)
+	ge := s.newest(m.Key)
 	if ge.g != nil {
-		why := s.misfit(w, ge.g)
+		why := s.misfit(m, ge.g)
 		ended := ge.g.State != policy.GroupActive && s.msg.features.Successors
 		if !ended || why == 0 && !ge.g.Shape.Open() {
 			return ge, why
 		}
 	}
 	switch {
-	case w.whole && w.gangSize == tooMany:
+	case m.WholeGang && m.GangSize == group.TooMany:
 		return nil, policy.NotOneUnit
-	case !w.whole && w.policy == "":
+	case !m.WholeGang && m.Policy == "":
 		return nil, policy.NoPolicyNamed
 	}
-	next := s.next(w.Key)
-	bound, why, err := s.msg.q.Bind(e.job, next.Name, w.policy, w.whole, w.gangSize)
+	next := s.next(m.Key)
+	bound, why, err := s.msg.q.Bind(e.job, next.Name, m.Policy, m.WholeGang, m.GangSize)
 	if err != nil {
 		s.fail(err)
 		return nil, policy.NoSuchPolicy
@@ -41,74 +41,23 @@ func (s *State) admit(e *entry, w *wish) (*groupEntry, policy.FindingReason) {
 		next.Name = bound.Name
 	}
 	if ge = s.groupOf(next); ge.g != nil { // a log that is not whole says so
-		return ge, s.misfit(w, ge.g)
+		return ge, s.misfit(m, ge.g)
 	}
-	g := group.New(next, w.policy, bound.Shape)
-	if why := s.misfit(w, g); why != 0 {
+	g := group.New(next, m.Policy, bound.Shape)
+	if why := s.misfit(m, g); why != 0 {
 		return nil, why
 	}
 	ge.g, ge.wipe = g, ge.inKV
-	s.follow(w.Key, next)
-	s.happened(&Binding{Bound: bound, First: e.job, Group: g.Name, Policy: w.policy})
+	s.follow(m.Key, next)
+	s.happened(&Binding{Bound: bound, First: e.job, Group: g.Name, Policy: m.Policy})
 	return ge, 0
 }
 
-// misfit is why a wish does not fit into a group.
-func (s *State) misfit(w *wish, g *group.Group) policy.FindingReason {
-	if w.policy != "" && g.Policy != w.policy {
+// misfit is why a membership does not fit into a group.
+func (s *State) misfit(m *group.Membership, g *group.Group) policy.FindingReason {
+	if m.Policy != "" && g.Policy != m.Policy {
 		return policy.OtherPolicy
 	}
-	own := g.UnitOfGang(w.gangID) != nil && (g.State == policy.GroupActive || !s.msg.features.Successors)
-	return w.misfit(g, w.gangID != "" && !own && s.hasGang(w))
-}
-
-// misfit is why a group has no room for the member. elsewhere: the gang is a unit of another
-// group.
-func (w *wish) misfit(g *group.Group, elsewhere bool) policy.FindingReason {
-	part := g.Part(w.part)
-	if part == nil {
-		return policy.NoSuchPart
-	}
-	if w.replica >= part.Replicas {
-		return policy.NoSuchReplica
-	}
-	u := part.Unit(w.replica)
-	size := uint32(policy.MaxGroupMembers)
-	if part.Members > 0 {
-		size = part.Members
-	}
-	index := w.index
-	if w.freeIndex && u != nil {
-		index = u.NextFree()
-	}
-	switch {
-	case index >= size:
-		return policy.NoSuchIndex
-	case u != nil && u.Member(index) != nil:
-		return policy.IndexTaken
-	}
-	if elsewhere {
-		return policy.NotOneUnit
-	}
-	return w.gangMisfit(g, part, u)
-}
-
-// gangMisfit is why a gang would not be exactly one unit.
-func (w *wish) gangMisfit(g *group.Group, part *group.Part, u *group.Unit) policy.FindingReason {
-	if u != nil && (u.GangID != w.gangID || u.GangSize != w.gangSize) {
-		return policy.NotOneUnit
-	}
-	if w.gangID == "" {
-		return 0
-	}
-	other := g.UnitOfGang(w.gangID)
-	switch {
-	case w.gangSize == tooMany, part.Members > 0 && part.Members != w.gangSize:
-		return policy.NotOneUnit
-	case u != nil && len(u.Members) >= int(w.gangSize), other != nil && other != u:
-		return policy.NotOneUnit
-	case part.Parallelism > 0 && part.Parallelism < w.gangSize:
-		return policy.OverParallelism
-	}
-	return 0
+	own := g.UnitOfGang(m.GangID) != nil && (g.State == policy.GroupActive || !s.msg.features.Successors)
+	return m.Misfit(g, m.GangID != "" && !own && s.hasGang(m))
 }

@@ -8,23 +8,20 @@ import (
 // A gang is in one group of its job set (semantics.md 12.1): that of its first member, until the group
 // is forgotten, or from version 4 of the semantics on until it has ended.
 
-// gangGroup is the group of a gang that names none.
-func gangGroup(id string) string { return "gang/" + id }
-
-// hasGang reports whether a group of the job set has the gang of a wish, from version 4 on one
+// hasGang reports whether a group of the job set has a gang, from version 4 on one
 // that has not ended.
-func (s *State) hasGang(w *wish) bool {
+func (s *State) hasGang(m *group.Membership) bool {
 	has := func(ge *groupEntry) bool {
-		return ge.g != nil && ge.g.UnitOfGang(w.gangID) != nil && (ge.g.State == policy.GroupActive || !s.msg.features.Successors)
+		return ge.g != nil && ge.g.UnitOfGang(m.GangID) != nil && (ge.g.State == policy.GroupActive || !s.msg.features.Successors)
 	}
-	alone := s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: gangGroup(w.gangID)})
-	return has(alone) || alone.gangIn != "" && has(s.groupOf(group.Key{Queue: w.Queue, Set: w.Set, Name: alone.gangIn}))
+	alone := s.groupOf(group.Key{Queue: m.Queue, Set: m.Set, Name: group.OfGang(m.GangID)})
+	return has(alone) || alone.gangIn != "" && has(s.groupOf(group.Key{Queue: m.Queue, Set: m.Set, Name: alone.gangIn}))
 }
 
 // placeGang records the group that a gang is in, beside the group that the gang would
 // otherwise be; "": it is not in g any more. The latter needs no such record for itself.
 func (s *State) placeGang(g *group.Group, id, name string) {
-	alone := gangGroup(id)
+	alone := group.OfGang(id)
 	if id == "" || g.Name == alone {
 		return
 	}

@@ -1,13 +1,11 @@
 package sink
 
 import (
-	"strconv"
-
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/projection"
 )
 
 // Rows of groups follow from the records of groups (docs/reference/semantics.md, Groups), and from
@@ -18,21 +16,6 @@ import (
 type groupKey struct{ queue, set, name string }
 
 func (k groupKey) id() string { return jobdb.GroupID(k.queue, k.set, k.name) }
-
-// groupNamed returns the group that a submission names, or in which its gang is; false: none.
-func groupNamed(queue, set string, s *events.Submit) (key groupKey, part string, replica uint32, ok bool) {
-	key, part = groupKey{queue, set, s.Group}, policy.MainPart
-	if s.Group == "" {
-		j := projection.Job{GangID: s.GangID, GangSize: s.GangCardinality}
-		key.name = "gang/" + s.GangID
-		return key, part, 0, j.IsGang()
-	}
-	if s.Part != "" {
-		part = s.Part
-	}
-	n, _ := strconv.ParseUint(s.Replica, 10, 32) // of a member it is valid
-	return key, part, uint32(n), true
-}
 
 // bound returns the record in this message that binds a group by this job, or nil; the group
 // that the job joined if it is another than it names, else ""; and whether the message says that
@@ -78,7 +61,7 @@ func boundBy(r chain.Record) string {
 // chain says otherwise: a group is bound by its first member, a job that joined a later group of
 // that name has a MemberJoined, and one that is not a member a GroupFinding.
 func (f *fold) join(j *jobRow, s *events.Submit) {
-	key, part, replica, ok := groupNamed(j.Queue, j.JobSet, s)
+	at, ok := group.MembershipOf(j.Queue, j.JobSet, s)
 	if !ok || j.Member.GroupID != "" {
 		return
 	}
@@ -90,6 +73,7 @@ func (f *fold) join(j *jobRow, s *events.Submit) {
 	if refused {
 		return
 	}
+	key := groupKey{at.Queue, at.Set, at.Name}
 	if joined != "" {
 		key.name = joined
 	}
@@ -100,17 +84,16 @@ func (f *fold) join(j *jobRow, s *events.Submit) {
 	if g == nil {
 		return // from before version 3, or not answered yet
 	}
-	u := f.unit(g, part, replica)
+	u := f.unit(g, at.Part, at.Replica)
 	taken := policy.ParseIndexes(u.Taken)
-	index := taken.NextFree()
-	if s.Index != "" {
-		n, _ := strconv.ParseUint(s.Index, 10, 32) // of a member it is valid
-		index = uint32(n)
+	index := at.Index
+	if at.FreeIndex {
+		index = taken.NextFree()
 	}
 	taken.Add(index)
 	u.Taken = taken.String()
 	j.Member = jobdb.Membership{
-		GroupID: g.ID, Binding: g.Binding, Group: g.Name, Part: part, Replica: replica, Index: index,
+		GroupID: g.ID, Binding: g.Binding, Group: g.Name, Part: at.Part, Replica: at.Replica, Index: index,
 		Generation: u.Generation, State: jobdb.MemberActive,
 	}
 	switch {
@@ -391,7 +374,7 @@ func (f *fold) joinLate() {
 		if j == nil || j.Member.State != jobdb.MemberUnanswered || !f.isOf(j.Queue, j.JobSet) {
 			continue
 		}
-		if _, _, _, ok := groupNamed(j.Queue, j.JobSet, ev.Submit); ok {
+		if _, ok := group.MembershipOf(j.Queue, j.JobSet, ev.Submit); ok {
 			j.Member.State = jobdb.NoMember
 			f.join(j, ev.Submit)
 			f.touch(j, f.Log.Position)

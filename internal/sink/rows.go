@@ -6,6 +6,7 @@ import (
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -161,8 +162,8 @@ func (n *needs) members(m *Message) {
 		if ev.Submit == nil || ev.JobID == "" {
 			continue
 		}
-		if key, part, replica, ok := groupNamed(m.Events.Queue, m.Events.JobSet, ev.Submit); ok {
-			n.unit(key, part, replica)
+		if at, ok := group.MembershipOf(m.Events.Queue, m.Events.JobSet, ev.Submit); ok {
+			n.unit(groupKey{at.Queue, at.Set, at.Name}, at.Part, at.Replica)
 			n.named(ev.JobID, "")
 		}
 	}

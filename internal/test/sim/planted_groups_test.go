@@ -8,10 +8,10 @@ func plantedGroups() []bug {
 			"group/group.go", "	return uint32(low)\n", "	return uint32(n)\n",
 		}}},
 		{"groups 1", "a unit may have members of two gangs", []patch{{
-			"projection/groupadmit.go", "if u != nil && (u.GangID != w.gangID || u.GangSize != w.gangSize) {", "if u != nil && u.GangID == \"\" && w.gangID != \"\" {",
+			"group/membership.go", "if u != nil && (u.GangID != m.GangID || u.GangSize != m.GangSize) {", "if u != nil && u.GangID == \"\" && m.GangID != \"\" {",
 		}}},
 		{"groups 1", "an index may be taken twice", []patch{{
-			"projection/groupadmit.go", "case u != nil && u.Member(index) != nil:", "case false:",
+			"group/membership.go", "case u != nil && u.Member(index) != nil:", "case false:",
 		}}},
 		{"groups 3", "units succeed a message later", []patch{{
 			"projection/group.go", "			if u.State == group.Active && u.Enough() {", "			if u.State == group.Active && u.Enough() && u.Changed < s.Watermark {",
