@@ -96,7 +96,7 @@ var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
 var (
 	pure = []string{
 		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/simulate/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go",
-		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/evaluator/groups.go", "internal/evaluator/grouporder.go", "internal/evaluator/record.go", "internal/evaluator/replay.go", "internal/evaluator/left.go", "internal/sink/ops.go",
+		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/evaluator/delay.go", "internal/evaluator/groups.go", "internal/evaluator/grouporder.go", "internal/evaluator/record.go", "internal/evaluator/replay.go", "internal/evaluator/partial.go", "internal/sink/ops.go",
 		"internal/schedulerdb/*.go", "internal/schedulerdb/pgstore/change.go",
 	}
 	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go", "internal/projection/damage.go", "internal/projection/queue.go", "internal/projection/scrub.go", "internal/projection/unwritable.go"}

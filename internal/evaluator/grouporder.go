@@ -47,7 +47,7 @@ func (p policies) Order(waiting []int) bool {
 // would not fail it, or not by a rule.
 func (p policies) ruleOf(i int) (place int, asked bool) {
 	f := p.State.Failure(i)
-	if m := f.Member; m == nil || m.Over || m.Told != nil {
+	if m := f.Member; m == nil || m.Over || m.Pending != nil {
 		return 0, false
 	}
 	factsOf(&p.failure, f, p.Progress.Semantics)

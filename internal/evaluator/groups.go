@@ -1,9 +1,6 @@
 package evaluator
 
 import (
-	"math"
-	"time"
-
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
@@ -41,10 +38,10 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	switch {
 	case m.Over:
 		return p.plain(policy.GroupOver), nil, restart{}
-	case m.Told != nil:
+	case m.Pending != nil:
 		v := p.plain(policy.GroupRestart)
-		v.Policy, v.Rule = m.Told.Policy, m.Told.Rule
-		p.requeue(&v, max(m.Told.RetryAfter, p.endOfPod()), m.Told.RetryAfter)
+		v.Policy, v.Rule = m.Pending.Policy, m.Pending.Rule
+		p.requeue(&v, max(m.Pending.RetryAfter, p.endOfPod()), m.Pending.RetryAfter)
 		return v, nil, restart{}
 	}
 	v, reason := p.judge(m)
@@ -52,9 +49,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	case reason != policy.NoUnitReason:
 		return p.askGroup(f, v, reason)
 	case v.Code == policy.GangRetry && p.Rules.Set.Acts(f.Job.Queue):
-		r := restart{base: p.gangBase(f, &v)}
-		r.latest = max(v.RetryAfter, p.endOf(m.PeerGrace(), r.base))
-		v.RetryAfter, v.ReadyAfter = r.latest, r.latest
+		r := p.restartGang(f, &v)
 		return v, nil, r
 	}
 	return v, nil, restart{}
@@ -123,50 +118,6 @@ func (p policies) plain(code policy.Code) policy.Verdict {
 	}
 }
 
-// requeue makes a verdict requeue at a time, or earlier once the old run is gone.
-func (p policies) requeue(v *policy.Verdict, at, early int64) {
-	v.Requeue, v.RetryAfter, v.ReadyAfter = true, at, early
-	v.Delay = max(0, time.Duration(at-p.failure.Time))
-}
-
-// endOfPod returns when the failed run's pod is certainly gone, where it may be alive
-// (semantics.md 6); else the time of the failure.
-func (p policies) endOfPod() int64 {
-	if (p.failure.Conditions.Has(policy.Preempted) || p.failure.Conditions.Has(policy.LeaseExpired)) && !p.failure.PodIsOver() {
-		return p.afterGrace(p.failure.Time, p.failure.Grace)
-	}
-	return p.failure.Time
-}
-
-func (p policies) afterGrace(base int64, grace time.Duration) int64 {
-	return plus(plus(base, grace), p.Rules.Set.TerminationSlack())
-}
-
-// plus adds a delay to a time, saturating.
-func plus(t int64, d time.Duration) int64 {
-	if t > math.MaxInt64-int64(d) {
-		return math.MaxInt64
-	}
-	return t + int64(d)
-}
-
-// gangBase returns from when on the members of a gang stop for its retry.
-func (p policies) gangBase(f *projection.Failure, v *policy.Verdict) int64 {
-	if p.Progress.Semantics < sincePauseDelays {
-		return v.ReadyAfter // a pause ends before that
-	}
-	return plus(f.Time, v.Backoff)
-}
-
-// endOf returns when pods are gone that are told to stop at a time, given the longest of their
-// graceSeconds; negative: there are none.
-func (p policies) endOf(graceSeconds, base int64) int64 {
-	if graceSeconds < 0 {
-		return base
-	}
-	return p.afterGrace(base, policy.Grace(graceSeconds))
-}
-
 // unitReason returns why a member's failure for good fails its unit; NoUnitReason: it does
 // not (semantics.md 12.4.5).
 func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefinition, v *policy.Verdict) policy.UnitReason {
@@ -202,25 +153,9 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	if !u.Action.Restarts() {
 		return v, out, restart{}
 	}
-	base := plus(f.Time, u.Delay)
-	at, early := max(base, p.endOfPod()), base
-	together := p.blocks(&u)
-	switch {
-	case out.Noted: // the others do not start again
-	case together:
-		at = max(at, p.endOf(m.ScopeGrace(u.Action, u.Keep), base))
-		early = at
-	case m.Gang:
-		at = max(at, p.endOf(m.PeerGrace(), base))
-		if p.Progress.Semantics >= sinceGangReady {
-			early = at
-		}
-	}
 	v.Code, v.FailUnit = policy.GroupRestart, policy.NoUnitReason
-	p.requeue(&v, at, early)
-	from := p.restartsFrom(f.Job.Queue)
-	v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
-	return v, out, restart{base: base, latest: v.RetryAfter, together: together}
+	r := p.restartByGroup(f, &v, &u, out.Noted)
+	return v, out, r
 }
 
 // failedBy returns the facts that a group policy is asked about when a run fails a unit.
@@ -264,11 +199,6 @@ func (p policies) Bind(_ *projection.Job, _, policyName string, whole bool, card
 // Acts implements projection.Questions.
 func (p policies) Acts(queue string, _ projection.Effect) bool { return p.Rules.Set.Acts(queue) }
 
-// RestartAt implements projection.Questions.
-func (p policies) RestartAt(j *projection.Job, base, graceSeconds int64) (int64, error) {
-	return max(p.endOf(graceSeconds, base), p.restartsFrom(j.Queue)), nil
-}
-
 // UnitEnded implements projection.Questions.
 func (p policies) UnitEnded(u *projection.UnitEnd) (v projection.Verdict, ok bool) {
 	set, queue := p.Rules.Set, u.Group.Queue
@@ -284,12 +214,8 @@ func (p policies) UnitEnded(u *projection.UnitEnd) (v projection.Verdict, ok boo
 	if answer.Action == policy.NoGroupAction {
 		return v, false
 	}
-	base := plus(u.Unit.Changed, answer.Delay)
-	if p.Progress.Semantics < sincePauseDelays { // of members that stop, the grace began after the pause
-		base = max(base, set.PausedUntil(queue))
-	}
 	return projection.Verdict{
 		Action: answer.Action, Rule: answer.Rule, Used: answer.Used, Max: answer.Max, Keep: answer.Keep, Refused: answer.Refused,
-		Base: base, Together: p.blocks(&answer),
+		Base: p.restartUnit(u, &answer), Together: p.blocks(&answer),
 	}, true
 }

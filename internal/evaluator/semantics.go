@@ -1,8 +1,6 @@
 package evaluator
 
 import (
-	"math"
-
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -82,15 +80,6 @@ func nextRunIndex(semantics uint32, f *projection.Failure) uint32 {
 		return f.Run.Index + 1
 	}
 	return f.Job.Runs
-}
-
-// restartsFrom returns the time before which a pause of retries lets no group of the queue
-// restart anything (semantics.md 12.4.3). It may be over.
-func (p policies) restartsFrom(queue string) int64 {
-	if p.Progress.Semantics < sincePauseDelays {
-		return math.MinInt64
-	}
-	return p.Rules.Set.PausedUntil(queue)
 }
 
 // pauseBars reports whether a pause of retries leaves a unit failed whose run failed at t.

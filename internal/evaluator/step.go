@@ -47,13 +47,6 @@ type Processor struct {
 	made []*chain.Decision
 }
 
-// restart is what the restart of a member's unit or group needs besides the record of its
-// cause: the rest of projection.MemberDecided.
-type restart struct {
-	base, latest int64
-	together     bool
-}
-
 // Output is the result of one message: records and, at the same index, their bytes.
 // It is valid until the next message is processed.
 type Output struct {

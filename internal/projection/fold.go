@@ -152,7 +152,7 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event) {
 		e := s.keep(ev.JobID)
 		s.gone(e, s.runOrNote(e, ev.RunID))
 	case events.KnownRun, events.EndedRun:
-		s.told(ev)
+		s.republished(ev)
 	default:
 		s.foldRun(ev)
 	}
@@ -337,12 +337,12 @@ func (s *State) see(e *entry, id string) *Run {
 	return r
 }
 
-// told folds a run that a cut-over republished from Armada's tables. It does not change
+// republished folds a run that a cut-over republished from Armada's tables. It does not change
 // what the log says about the run. If the run is new, it is older than every run that the
 // log made known, because logs lose only their beginnings; and because the newest run is
 // republished first, it is older than those republished before. How the run ended does not
 // concern us.
-func (s *State) told(ev *events.Event) {
+func (s *State) republished(ev *events.Event) {
 	e := s.keep(ev.JobID)
 	j := e.job
 	r := s.run(e, ev.RunID)

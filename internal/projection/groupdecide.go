@@ -12,9 +12,10 @@ import (
 type MemberFailure struct {
 	Group *group.Group
 	Unit  *group.Unit
-	Over  bool     // the group has ended, or the member was stopped
-	Told  *Restart // a restart told this run to stop; nil: none did
+	Over  bool // the group has ended, or the member was stopped
 	Gang  bool
+
+	Pending *Restart // the restart that stops this run; nil: none does
 
 	state *State
 	entry *entry
@@ -80,7 +81,7 @@ func (s *State) memberFailure(f *Failure) *MemberFailure {
 		Over: ge.g.State != policy.GroupActive || m.Status&group.WasStopped != 0,
 	}
 	if pending := f.Job.Member.Restart; pending != nil && pending.Run == f.RunID {
-		out.Told = pending
+		out.Pending = pending
 	}
 	return out
 }

@@ -116,8 +116,8 @@ func (quiet) Infof(string, ...any)      {}
 func (quiet) Errorf(string, ...any)     {}
 func (quiet) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 
-// told is one message of a history, with its publish time.
-type told struct {
+// delivery is one message of a history, with its publish time.
+type delivery struct {
 	seq     *events.Sequence
 	publish int64
 	horizon int64 // in force from here on
@@ -131,15 +131,15 @@ var (
 
 // someHistory has few jobs and runs, so that much happens to each of them, and
 // times that leap, so that they are forgotten and come back.
-var someHistory = rapid.Custom(func(t *rapid.T) []told {
-	var out []told
+var someHistory = rapid.Custom(func(t *rapid.T) []delivery {
+	var out []delivery
 	now, horizon := int64(0), 100*second
 	for range rapid.IntRange(1, 40).Draw(t, "messages") {
 		now += rapid.SampledFrom([]int64{0, 1, 1, 1, 10, 50, 101, 800}).Draw(t, "later") * second
 		if rapid.IntRange(0, 30).Draw(t, "new horizon") == 0 {
 			horizon = rapid.SampledFrom([]int64{0, 10, 100, 1 << 40}).Draw(t, "horizon") * second
 		}
-		m := told{seq: &events.Sequence{Queue: "q", JobSet: someSet.Draw(t, "set")}, publish: now, horizon: horizon}
+		m := delivery{seq: &events.Sequence{Queue: "q", JobSet: someSet.Draw(t, "set")}, publish: now, horizon: horizon}
 		for range rapid.IntRange(1, 5).Draw(t, "events") {
 			m.seq.Events = append(m.seq.Events, someEvent(t, now))
 		}
@@ -174,9 +174,9 @@ func someEvent(t *rapid.T, now int64) events.Event {
 	return ev
 }
 
-// tell processes a message, decides in a way that depends on the failure alone,
+// process processes a message, decides in a way that depends on the failure alone,
 // and says what came of it.
-func tell(s *State, m told) (string, error) {
+func process(s *State, m delivery) (string, error) {
 	var b bytes.Buffer
 	s.Horizon = m.horizon
 	m.seq.Resolve(m.publish)
@@ -224,13 +224,13 @@ type cached struct {
 type flushed struct {
 	batch     Batch
 	number    uint64
-	told      int // messages in it
+	messages  int
 	watermark int64
 	horizon   int64
 }
 
-func (c *cached) flush(t *rapid.T, told int) {
-	f := flushed{batch: c.store.NewBatch(), told: told, watermark: c.state.Watermark, horizon: c.state.Horizon}
+func (c *cached) flush(t *rapid.T, messages int) {
+	f := flushed{batch: c.store.NewBatch(), messages: messages, watermark: c.state.Watermark, horizon: c.state.Horizon}
 	var err error
 	if f.number, err = c.state.Flush(f.batch); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func (c *cached) restart(t *rapid.T, size int) int {
 	c.pending = nil
 	c.state = newState(t, c.store, c.held.watermark, c.held.horizon)
 	c.state.CacheJobs = func() int { return size }
-	return c.held.told
+	return c.held.messages
 }
 
 // TestCacheLaw: with a cache of a few jobs, flushes and commits anywhere, and
@@ -267,7 +267,7 @@ func TestCacheLaw(t *testing.T) {
 		large.restart(t, 1<<20)
 		var want []string
 		for _, m := range history {
-			out, err := tell(large.state, m)
+			out, err := process(large.state, m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +282,7 @@ func TestCacheLaw(t *testing.T) {
 		small.restart(t, size)
 		restarts := rapid.IntRange(0, 3).Draw(t, "restarts")
 		for i := 0; i < len(history); i++ {
-			out, err := tell(small.state, history[i])
+			out, err := process(small.state, history[i])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +355,7 @@ func TestForgetsAll(t *testing.T) {
 		last.seq = &events.Sequence{Queue: "q", JobSet: "s", Events: []events.Event{{Created: events.Timestamp{Present: true, Seconds: last.publish / second}}}}
 		alive := map[string]bool{}
 		for i, m := range append(history, last) {
-			if _, err := tell(c.state, m); err != nil {
+			if _, err := process(c.state, m); err != nil {
 				t.Fatal(err)
 			}
 			for id, e := range c.state.recent {
@@ -441,7 +441,7 @@ func TestStoreFails(t *testing.T) {
 			s.CacheJobs = func() int { return 1 }
 		}
 		for i := 0; i < len(history) && err == nil; i++ {
-			if _, err = tell(s, history[i]); err != nil {
+			if _, err = process(s, history[i]); err != nil {
 				break
 			}
 			if kv.failed {
@@ -475,7 +475,7 @@ func TestDamagedRecords(t *testing.T) {
 		c := &cached{store: NewMemory(), held: flushed{watermark: NoWatermark, horizon: 100 * second}}
 		c.restart(t, 1)
 		for i, m := range history {
-			if _, err := tell(c.state, m); err != nil {
+			if _, err := process(c.state, m); err != nil {
 				if !errors.Is(err, ErrCorrupt) {
 					t.Fatalf("message %d: %v, want ErrCorrupt", i, err)
 				}

@@ -117,7 +117,7 @@ func (s *scenario) message() string {
 	return s.happened() + s.changes()
 }
 
-// decided decides as it is told, without groups.
+// decided decides by a function, without groups.
 type decided struct {
 	Questions
 	decide func(f *Failure) Decided

@@ -20,10 +20,10 @@ func plantedGroups() []bug {
 			"evaluator/groups.go", "	case m.Over:\n", "	case m.Over && m.Group == nil:\n",
 		}}},
 		{"groups 4.2", "a run that a restart told to stop is decided by itself", []patch{{
-			"evaluator/groups.go", "	case m.Told != nil:\n", "	case m.Told != nil && m.Unit == nil:\n",
+			"evaluator/groups.go", "	case m.Pending != nil:\n", "	case m.Pending != nil && m.Unit == nil:\n",
 		}}},
 		{"groups 4.2", "the grace of a run that was told to stop is left out", []patch{{
-			"evaluator/groups.go", "max(m.Told.RetryAfter, p.endOfPod())", "m.Told.RetryAfter",
+			"evaluator/groups.go", "max(m.Pending.RetryAfter, p.endOfPod())", "m.Pending.RetryAfter",
 		}}},
 		{"groups 4.4", "the unit's retryLimit grants one retry more", []patch{{
 			"evaluator/groups.go", "return used >= uint64(*s.RetryLimit)", "return used > uint64(*s.RetryLimit)",

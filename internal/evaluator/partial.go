@@ -8,9 +8,9 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// left answers in a rebuild: by the records of an envelope of which not every message
+// partial answers in a rebuild: by the records of an envelope of which not every message
 // is known any more, found by what they are about.
-type left struct {
+type partial struct {
 	p         *Processor
 	decisions map[[2]string]*chain.Decision // by job and run
 	bound     map[jobAt]*chain.GroupBound
@@ -26,8 +26,8 @@ type jobAt struct {
 	at  eventlog.Position
 }
 
-func leftIn(l *Logged, p *Processor) *left {
-	s := &left{
+func partialOf(l *Logged, p *Processor) *partial {
+	s := &partial{
 		p:         p,
 		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[jobAt]*chain.GroupBound{},
 		restarts: map[jobAt][]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
@@ -58,7 +58,7 @@ func leftIn(l *Logged, p *Processor) *left {
 }
 
 // Decide implements projection.Questions.
-func (s *left) Decide(f *projection.Failure) (projection.Decided, error) {
+func (s *partial) Decide(f *projection.Failure) (projection.Decided, error) {
 	if d := s.decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == s.p.at {
 		return s.p.decided(d), nil
 	}
@@ -67,7 +67,7 @@ func (s *left) Decide(f *projection.Failure) (projection.Decided, error) {
 }
 
 // Bind implements projection.Questions.
-func (s *left) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
+func (s *partial) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	if r := s.bound[jobAt{first.ID, s.p.at}]; r != nil {
 		b := boundBy(r)
 		b.Name = r.Group // it may follow one that is gone
@@ -77,12 +77,12 @@ func (s *left) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (proje
 }
 
 // Acts implements projection.Questions.
-func (s *left) Acts(_ string, e projection.Effect) bool {
+func (s *partial) Acts(_ string, e projection.Effect) bool {
 	return s.bytes[string(chain.AppendRecord(nil, s.p.recordOf(e)))]
 }
 
 // RestartAt implements projection.Questions.
-func (s *left) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
+func (s *partial) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
 	key := jobAt{j.ID, s.p.at}
 	rest := s.restarts[key]
 	if len(rest) == 0 {
@@ -93,7 +93,7 @@ func (s *left) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
 }
 
 // UnitEnded implements projection.Questions.
-func (s *left) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
+func (s *partial) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	for _, r := range s.units {
 		if r.Position == s.p.at && ends(r, u) {
 			return verdictOf(r), true
@@ -103,7 +103,7 @@ func (s *left) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 }
 
 // Order implements projection.Questions.
-func (s *left) Order(waiting []int) bool {
+func (s *partial) Order(waiting []int) bool {
 	sortRuns(s.p.State, waiting, func(run [2]string) int {
 		if d := s.decisions[run]; d != nil && d.Position == s.p.at {
 			return int(d.Number)
@@ -118,7 +118,7 @@ func (s *left) Order(waiting []int) bool {
 // from the log.
 func (p *Processor) Rebuild(messages []eventlog.Message, l *Logged) error {
 	progress := p.Progress
-	from := leftIn(l, p)
+	from := partialOf(l, p)
 	for i := range messages {
 		form := InFull
 		if r := from.refused[messages[i].OriginPosition()]; r != nil && r.Keeps(messages[i].Payload) {
