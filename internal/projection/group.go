@@ -49,7 +49,12 @@ func (s *State) join(e *entry, sub *events.Submit, t int64) {
 	if !ok {
 		return
 	}
-	at.Name, at.Policy, at.GangID = strings.Clone(at.Name), strings.Clone(at.Policy), strings.Clone(at.GangID)
+	if at.GangID != "" {
+		at.GangID = e.job.GangID // a copy of its own
+	}
+	if !at.WholeGang {
+		at.Name, at.Policy = strings.Clone(at.Name), strings.Clone(at.Policy)
+	}
 	ge, why := s.admit(e, &at)
 	if why != 0 {
 		s.happened(&Finding{Job: e.job, Group: at.Name, Reason: why})

@@ -322,29 +322,28 @@ func (s *State) endUnits(ge *groupEntry) {
 		if ge.g.State != policy.GroupActive {
 			return
 		}
-		end := UnitEnd{Group: ge.g, Unit: u}
+		succeeded, reason := false, policy.NoUnitReason
 		switch {
 		case u.State == group.Succeeded && !u.Fresh:
 			s.stopRest(ge, u)
 			continue
 		case u.State == group.Succeeded:
-			end.Succeeded = true
+			succeeded = true
 		case u.State != group.Active:
 			continue
 		case !u.CanReach(false, false):
-			end.Reason = policy.MemberCancelled
+			reason = policy.MemberCancelled
 		case u.Complete() && u.AllOver():
-			end.Reason = policy.FailedIndexes
+			reason = policy.FailedIndexes
 		default:
 			continue
 		}
 		u.Fresh = false
-		if s.unitEnded(ge, &end) {
-			continue
-		}
-		if end.Succeeded {
+		switch {
+		case s.unitEnded(ge, &UnitEnd{Group: ge.g, Unit: u, Succeeded: succeeded, Reason: reason}):
+		case succeeded:
 			s.stopRest(ge, u)
-		} else {
+		default:
 			s.refuse(ge)
 		}
 	}
