@@ -159,8 +159,13 @@ var facts = []struct {
 	name string
 	fact Status
 }{
-	{"held", Held}, {"succeeded", HasSucceeded}, {"failed", HasFailed}, {"cancelled", WasCancelled}, {"stopped", WasStopped},
-	{"in-shadow", FailedInShadow}, {"running", Running},
+	{"held", Held},
+	{"succeeded", HasSucceeded},
+	{"failed", HasFailed},
+	{"cancelled", WasCancelled},
+	{"stopped", WasStopped},
+	{"in-shadow", FailedInShadow},
+	{"running", Running},
 }
 
 func (s *scenario) member(place string) (*Unit, *Member) {
