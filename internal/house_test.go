@@ -640,7 +640,7 @@ func TestHouseCatches(t *testing.T) {
 		{"cites no page", loop, "// As runbook.md says.\n", "which does not exist"},
 		{"cites no section", loop, "// As semantics.md 12.4.9 says.\n", "no such section"},
 		{"cites no section at last", loop, "// As semantics.md 12.4 and\n// 12.99 say.\n", "12.99: the page has no such section"},
-		{"cites a page of nobody's", loop, "// As semantics.md 12.4 says.\n", "not in the repository"},
+		{"cites a page of nobody's", loop, "// As GROUPS 4 says.\n", "not in the repository"},
 		{"cites no record", loop, "// See ADR 999.\n", "ADR 999"},
 		{"environment", loop, "import \"os\"\nvar e = os.Getenv(\"X\")", "only cmd/"},
 		{"arguments", loop, "import \"os\"\nvar e = os.Args", "only cmd/"},
