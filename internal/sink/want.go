@@ -13,7 +13,8 @@ import (
 // A database does not record which jobs it pruned, only how many and up to where. So a
 // job may be missing if it was over then, and if not more are missing than were pruned. A
 // late event about a pruned job creates a row that knows nothing of the job's past; the
-// row's Since says where it begins.
+// row's Since says where it begins. Known limitation: of a job that was pruned, came back so, and was pruned again, the
+// row may be called missing.
 func Want(events, decisions eventlog.Topic, got *jobdb.Contents) (*jobdb.Contents, error) {
 	rows := NewRows(got.Partition)
 	rows.past = &past{pruned: got.Positions.Pruned, since: map[string]eventlog.Position{}, gone: map[string]eventlog.Position{}}
