@@ -116,11 +116,11 @@ func object(document string) (any, error) {
 	if err := yaml.Unmarshal([]byte(document), &of); err != nil {
 		return nil, err
 	}
-	make, ok := kinds[of.APIVersion+" "+of.Kind]
+	empty, ok := kinds[of.APIVersion+" "+of.Kind]
 	if !ok {
 		return nil, fmt.Errorf("%s %s is no kind that is checked", of.APIVersion, of.Kind)
 	}
-	o := make()
+	o := empty()
 	return o, yaml.UnmarshalStrict([]byte(document), o)
 }
 
