@@ -172,7 +172,7 @@ func TestGolden(t *testing.T) {
 			if _, err := object(document); err != nil {
 				t.Errorf("%s: %v in\n%s", set, err, document)
 			}
-			for _, from := range []string{"\n  groups: \n", "\n  policies.json: ", "\n  refloat.json: "} {
+			for _, from := range []string{"\n  groups:\n", "\n  policies.json: ", "\n  refloat.json: "} {
 				if at := strings.Index(document, from); at > 0 {
 					document = document[:at] + strings.TrimRight(from, "\n ") + " (left out)\n"
 				}
