@@ -36,8 +36,9 @@ export GOFLAGS ?= -trimpath
 BUILD := go build -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
 
 .PHONY: build run
-build: ## build the three programs into bin/
-	$(BUILD) -o bin/ ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
+BIN ?= bin
+build: ## build the three programs into BIN (bin)
+	$(BUILD) -o $(BIN)/ ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
 
 bin/refloatctl: FORCE
 	$(BUILD) -o bin/ ./cmd/refloatctl
@@ -125,6 +126,23 @@ up: ## start a whole deployment with Docker Compose: Pulsar, two of each program
 
 down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
+
+.PHONY: chart release reproducible licences vuln
+RELEASE := go -C internal/tools/release run . $(CURDIR)
+chart: ## lint, render and check the Helm chart in deploy/chart
+	go -C internal/tools/chart vet . && go -C internal/tools/chart test -count=1 .
+
+release: ## build programs, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
+	go -C internal/tools/release test . && $(RELEASE) build $(VERSION)
+
+reproducible: ## build one platform of VERSION again, elsewhere and without a cache, and compare
+	$(RELEASE) compare $(VERSION)
+
+licences: ## check the licences of all modules in the programs
+	$(RELEASE) licences
+
+vuln: ## look for known vulnerabilities in what the programs call (needs the Go vulnerability database)
+	$(TOOL) govulncheck ./cmd/...
 
 .PHONY: gen fmt lint check
 gen: ## generate Go code and the OpenAPI document from the .proto files

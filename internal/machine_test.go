@@ -37,7 +37,7 @@ func TestNoMachineIsNamed(t *testing.T) {
 		}
 		rel, _ := filepath.Rel("..", name)
 		if d.IsDir() {
-			if d.Name() == ".git" || rel == "bin" || strings.HasPrefix(rel, ".refloat-") {
+			if d.Name() == ".git" || rel == "bin" || rel == "dist" || strings.HasPrefix(rel, ".refloat-") {
 				return filepath.SkipDir
 			}
 			return nil
