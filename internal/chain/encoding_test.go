@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"pgregory.net/rapid"
 
 	"github.com/refloat/refloat/events/pb"
@@ -60,7 +63,7 @@ func TestAsProtobuf(t *testing.T) {
 		if err := proto.Unmarshal(b, &m); err != nil {
 			t.Fatalf("protobuf-go: %v", err)
 		}
-		if n := unknownFields(&m); n != 0 {
+		if n := unknownFields(t, &m); n != 0 {
 			t.Fatalf("protobuf-go does not know %d bytes of %x", n, b)
 		}
 		again := recordOf(&m)
@@ -77,7 +80,7 @@ func TestAsProtobuf(t *testing.T) {
 		if err := proto.Unmarshal(b, &me); err != nil {
 			t.Fatalf("protobuf-go: %v", err)
 		}
-		if n := len(me.ProtoReflect().GetUnknown()); n != 0 {
+		if n := unknownFields(t, &me); n != 0 {
 			t.Fatalf("protobuf-go does not know %d bytes of %x", n, b)
 		}
 		envAgain := &chain.Envelope{
@@ -90,14 +93,16 @@ func TestAsProtobuf(t *testing.T) {
 	})
 }
 
-// unknownFields counts the bytes that protobuf-go kept without knowing them.
-func unknownFields(m *pb.Record) int {
-	n := len(m.ProtoReflect().GetUnknown())
-	for _, fd := range []proto.Message{
-		m.GetJobRequeued(), m.GetJobFailed(), m.GetNotDecided(), m.GetParked(),
-		m.GetRetryReady(), m.GetPolicyActivated(), m.GetSemanticsActivated(), m.GetOwnerClaim(), m.GetHistoryAccepted(), m.GetStateRebuilt(),
-	} {
-		n += len(fd.ProtoReflect().GetUnknown())
+// unknownFields counts the bytes that protobuf-go kept without knowing them, at any depth.
+func unknownFields(t *rapid.T, m proto.Message) (n int) {
+	err := protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		if m, ok := at.Index(-1).Value.Interface().(protoreflect.Message); ok {
+			n += len(m.GetUnknown())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return n
 }
@@ -164,9 +169,9 @@ func longer(v []byte) []byte {
 // message, or for one of a later version. Each returns nil where it cannot be.
 var disguises = []struct {
 	name string
-	do   func(t *rapid.T, ps []part) []part
+	do   func(t *rapid.T, md protoreflect.MessageDescriptor, ps []part) []part
 }{
-	{"two fields swapped", func(t *rapid.T, ps []part) []part {
+	{"two fields swapped", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		i := rapid.IntRange(0, max(0, len(ps)-2)).Draw(t, "place")
 		if len(ps) < 2 || ps[i].num == ps[i+1].num {
 			return nil
@@ -174,18 +179,15 @@ var disguises = []struct {
 		ps[i], ps[i+1] = ps[i+1], ps[i]
 		return ps
 	}},
-	{"a field twice", func(t *rapid.T, ps []part) []part {
-		once := map[protowire.Number]int{}
-		for _, p := range ps {
-			once[p.num]++
-		}
+	{"a field twice", func(t *rapid.T, md protoreflect.MessageDescriptor, ps []part) []part {
 		i := rapid.IntRange(0, max(0, len(ps)-1)).Draw(t, "place")
-		if len(ps) == 0 || repeated(ps[i]) || once[ps[i].num] > 1 {
+		// Twice the same is another message where a field is a list.
+		if len(ps) == 0 || md.Fields().ByNumber(ps[i].num).IsList() {
 			return nil
 		}
 		return append(ps[:i:i], append([]part{ps[i]}, ps[i:]...)...)
 	}},
-	{"a default written out", func(t *rapid.T, ps []part) []part {
+	{"a default written out", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		for _, p := range ps {
 			if p.num == 1 {
 				return nil
@@ -194,7 +196,7 @@ var disguises = []struct {
 		typ, body := protowire.VarintType, []byte{0}
 		return append([]part{{1, typ, protowire.AppendTag(nil, 1, typ), body}}, ps...)
 	}},
-	{"a long tag", func(t *rapid.T, ps []part) []part {
+	{"a long tag", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		if len(ps) == 0 {
 			return nil
 		}
@@ -202,7 +204,7 @@ var disguises = []struct {
 		ps[i].head = longer(ps[i].head)
 		return ps
 	}},
-	{"a long varint", func(t *rapid.T, ps []part) []part {
+	{"a long varint", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		i := rapid.IntRange(0, max(0, len(ps)-1)).Draw(t, "place")
 		if len(ps) == 0 || ps[i].typ != protowire.VarintType || len(ps[i].body) > 8 {
 			return nil
@@ -210,7 +212,7 @@ var disguises = []struct {
 		ps[i].body = longer(ps[i].body)
 		return ps
 	}},
-	{"a long length", func(t *rapid.T, ps []part) []part {
+	{"a long length", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		i := rapid.IntRange(0, max(0, len(ps)-1)).Draw(t, "place")
 		if len(ps) == 0 || ps[i].typ != protowire.BytesType {
 			return nil
@@ -219,14 +221,17 @@ var disguises = []struct {
 		ps[i].body = append(longer(protowire.AppendVarint(nil, uint64(len(v)))), v...)
 		return ps
 	}},
-	{"an unknown field", func(t *rapid.T, ps []part) []part {
+	{"an unknown field", func(t *rapid.T, md protoreflect.MessageDescriptor, ps []part) []part {
 		num := protowire.Number(rapid.IntRange(29, 1000).Draw(t, "number"))
+		if md.Fields().ByNumber(num) != nil {
+			return nil
+		}
 		typ := rapid.SampledFrom([]protowire.Type{protowire.VarintType, protowire.BytesType, protowire.Fixed32Type, protowire.Fixed64Type}).Draw(t, "type")
 		body := []byte{3, 0, 0, 0, 1, 2, 3, 4}
 		body = body[:protowire.ConsumeFieldValue(num, typ, body)]
 		return append(ps, part{num, typ, protowire.AppendTag(nil, num, typ), body})
 	}},
-	{"another wire type", func(t *rapid.T, ps []part) []part {
+	{"another wire type", func(t *rapid.T, _ protoreflect.MessageDescriptor, ps []part) []part {
 		if len(ps) == 0 {
 			return nil
 		}
@@ -236,27 +241,24 @@ var disguises = []struct {
 	}},
 }
 
-// repeated: avoided nodes and skipped policies of a Decision, records of an
-// Envelope. Twice the same is another message there.
-func repeated(p part) bool {
-	return p.num == 17 || p.num == 25 || p.num == 8 && p.typ == protowire.BytesType
-}
-
 // TestOneEncoding: a record or envelope in any other encoding is malformed.
 func TestOneEncoding(t *testing.T) {
+	recordFields := (*pb.Record)(nil).ProtoReflect().Descriptor()
+	envelopeFields := (*pb.Envelope)(nil).ProtoReflect().Descriptor()
 	for _, d := range disguises {
 		t.Run(d.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				b := chain.AppendRecord(nil, record.Draw(t, "record"))
 				outer := parts(t, b)
-				if ps := d.do(t, parts(t, mustBytes(outer[0].body))); ps != nil {
+				inner := recordFields.Fields().ByNumber(outer[0].num).Message()
+				if ps := d.do(t, inner, parts(t, mustBytes(outer[0].body))); ps != nil {
 					outer[0].body = protowire.AppendBytes(nil, join(ps))
 					malformed(t, "record", join(outer), decodeRecord)
 				}
-				if ps := d.do(t, parts(t, b)); ps != nil {
+				if ps := d.do(t, recordFields, parts(t, b)); ps != nil {
 					malformed(t, "record", join(ps), decodeRecord)
 				}
-				if ps := d.do(t, parts(t, envelope.Draw(t, "envelope").Append(nil))); ps != nil {
+				if ps := d.do(t, envelopeFields, parts(t, envelope.Draw(t, "envelope").Append(nil))); ps != nil {
 					malformed(t, "envelope", join(ps), decodeEnvelope)
 				}
 			})
