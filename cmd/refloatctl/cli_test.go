@@ -94,7 +94,7 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no command", "", exitFine, "Available Commands"},
+		{"no command", "", exitFine, "Look at jobs and decisions:"},
 		{"help", "--help", exitFine, "Exit codes: 0 success, 1 finding"},
 		{"help of up", "up --help", exitFine, "REFLOAT_DATA for --data"},
 		{"help of replay", "help replay", exitFine, "Examples:"},
@@ -162,7 +162,7 @@ func TestExitCodes(t *testing.T) {
 		{"up with no pace", "up --data " + nowhere + " --pace 0x", exitUsage, `--pace "0x"`},
 		{"import without a file", "import --log " + nowhere, exitUsage, "FILE is missing"},
 		{"import without a log", "import " + plain, exitUsage, "--log DIR is required"},
-		{"replay of nothing", "replay", exitUsage, "replay needs --log DIR and --policies DIR, or --verify with --data DIR"},
+		{"replay of nothing", "replay", exitUsage, "replay needs --log DIR and --policies DIR"},
 		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay needs"},
 		{"verify of a log", "replay --verify --log a", exitUsage, "replay needs"},
 		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},

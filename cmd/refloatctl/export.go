@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/refloat/refloat/cmd/internal/export"
@@ -122,9 +124,9 @@ func (f *exportFlags) checkExport() (err error) {
 		return usageError{errors.New("export writes one file: it takes none of -o, --watch and --continue")}
 	}
 	if f.format == "" {
-		f.format = formatCSV
-		if strings.HasSuffix(f.out, "."+formatParquet) {
-			f.format = formatParquet
+		f.format = cmp.Or(strings.TrimPrefix(filepath.Ext(f.out), "."), formatCSV)
+		if f.format != formatCSV && f.format != formatParquet {
+			return usageError{fmt.Errorf("--out %s: neither a .%s nor a .%s file; --format says which of them to write", f.out, formatCSV, formatParquet)}
 		}
 	}
 	if f.format != formatCSV && f.format != formatParquet {

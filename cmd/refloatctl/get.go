@@ -21,7 +21,7 @@ type getFlags struct {
 func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show jobs, runs, groups, decisions, releases, partitions, policies, group policies, queues and settings",
+		Short: "List jobs, runs, groups, decisions, policies and more",
 		Long:  "Show the jobs, runs, groups, decisions and partitions of a data directory, a job database or a server, also while\n`refloatctl up` runs on it; the releases of a data directory or a job database; or the policies, group policies, queues and settings of a running server.",
 	}
 	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup(), newGetPartitions())

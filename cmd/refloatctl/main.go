@@ -99,6 +99,10 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
 		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)
+	connection := connectionFlags()
+	root.AddCommand(newConnectionTopic(connection))
+	sortIntoGroups(root)
+	shortenHelp(root, connection)
 	version.Add(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

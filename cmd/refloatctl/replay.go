@@ -37,16 +37,12 @@ type replayFlags struct {
 func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay (--log DIR --policies DIR | --verify (--data DIR | --pulsar URL))",
-		Short: "Decide a history again, or verify a decision log",
+		Use:   "replay --log DIR --policies DIR",
+		Short: "Decide a history again",
 		Long: `Decide a history again: read an events log from its beginning and decide every
-failed run by the given policies. Nothing is written.
-
-With --verify, it is the command verify.`,
+failed run by the given policies. Nothing is written.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
-  refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c
-  refloatctl replay --verify --data .refloat-run
-  refloatctl replay --verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080`,
+  refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			named := func(flags ...string) bool {
@@ -63,12 +59,13 @@ With --verify, it is the command verify.`,
 				if err := f.checkLogs(); err != nil {
 					return err
 				}
+				fmt.Fprintln(cmd.ErrOrStderr(), "replay --verify is the command verify")
 				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: runtime.GOMAXPROCS(0)}
 				return verify(cmd, v)
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
-			return usageError{errors.New("replay needs --log DIR and --policies DIR, or --verify with --data DIR or --pulsar URL")}
+			return usageError{errors.New("replay needs --log DIR and --policies DIR")}
 		},
 	}
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
@@ -80,6 +77,10 @@ With --verify, it is the command verify.`,
 	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: "+archiveHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
+	hidePulsar(cmd)
+	for _, name := range []string{"verify", "data", "archive", "allow-waiting"} {
+		_ = cmd.Flags().MarkHidden(name)
+	}
 	addOutput(cmd, &f.output)
 	return cmd
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
+)
+
+// commandGroups are the commands by what one does with them, in the order of the help.
+var commandGroups = []struct{ title, commands string }{
+	{"Look at jobs and decisions:", "get explain top tail export"},
+	{"Write and test policies:", "init lint eval test diff whatif shadow simulate convert schema explain-field"},
+	{"Change what is in force:", "apply delete history rollback kill pause resume"},
+	{"Run and check a deployment:", "up doctor topics cutover verify jobdb"},
+	{"Copy histories:", "archive record import feed replay"},
+}
+
+// sortIntoGroups sorts the commands of the root into groups.
+func sortIntoGroups(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, name := range strings.Fields(g.commands) {
+			for _, cmd := range root.Commands() {
+				if cmd.Name() == name {
+					cmd.GroupID = g.title
+				}
+			}
+		}
+	}
+}
+
+const connectionTopic = "connection"
+
+// connectionFlags are those that say where a command looks, how it gets there, and as whom.
+func connectionFlags() *pflag.FlagSet {
+	var d deployment
+	cmd := &cobra.Command{}
+	d.bind(cmd)
+	d.bindServer(cmd)
+	return cmd.Flags()
+}
+
+// newConnectionTopic documents these flags once for all commands.
+func newConnectionTopic(flags *pflag.FlagSet) *cobra.Command {
+	return &cobra.Command{
+		Use:   connectionTopic,
+		Short: "Flags that say where to look, and as whom",
+		Long: `A command looks where --data, --server, --job-db or --pulsar says. The other flags say how
+it gets there. Each can also be set by the environment (--token-file as
+REFLOAT_TOKEN_FILE), or by a file of settings (--config). No command takes all of them.
+
+Flags:
+` + strings.TrimRight(flags.FlagUsages(), "\n"),
+	}
+}
+
+// shortenHelp leaves out of the help of each command what the topic documents, except for
+// where the command looks.
+func shortenHelp(root *cobra.Command, connection *pflag.FlagSet) {
+	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) string {
+		own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+		left := false
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			switch documented := connection.Lookup(f.Name); {
+			case f.Name == "data", f.Name == "server", f.Name == "job-db", f.Name == pulsarflags.URL, documented == nil, documented.Usage != f.Usage:
+				own.AddFlag(f)
+			default:
+				left = left || !f.Hidden
+			}
+		})
+		text := strings.TrimRight(own.FlagUsages(), "\n")
+		if left {
+			text += "\n\nMore flags say how to connect, and as whom: " + root.Name() + " help " + connectionTopic
+		}
+		return text
+	})
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{ownFlags .}}", 1))
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelpIsGrouped: every command stands in a group of the help, and a group names only commands.
+func TestHelpIsGrouped(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	grouped := map[string]bool{"completion": true, "help": true, "version": true, connectionTopic: true}
+	for _, g := range commandGroups {
+		for _, name := range strings.Fields(g.commands) {
+			if grouped[name] {
+				t.Errorf("%s stands in two groups", name)
+			}
+			grouped[name] = true
+			if cmd, _, err := root.Find([]string{name}); err != nil || cmd.GroupID != g.title {
+				t.Errorf("%s of %q: %v", name, g.title, err)
+			}
+		}
+	}
+	for _, cmd := range root.Commands() {
+		if !grouped[cmd.Name()] {
+			t.Errorf("%s stands in no group of commandGroups", cmd.Name())
+		}
+	}
+}
+
+// TestConnectionIsDocumentedOnce: the help of a command has the flags that are its own and those that say
+// where to look; how to get there is in the topic, to which it refers.
+func TestConnectionIsDocumentedOnce(t *testing.T) {
+	t.Parallel()
+	topic := ctl(t, "help", connectionTopic).exits(t, exitFine).out
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		help := cmd.UsageString()
+		for _, flag := range []string{"--pulsar-tls-ca ", "--server-ca ", "--token-file ", "--print-config "} {
+			if strings.Contains(help, flag) {
+				t.Errorf("%s repeats %s", cmd.CommandPath(), flag)
+			}
+			if !strings.Contains(topic, flag) {
+				t.Errorf("the topic has no %s", flag)
+			}
+		}
+	}
+	walk(newRoot())
+	jobs := ctl(t, "get", "jobs", "--help").exits(t, exitFine).out
+	for _, want := range []string{"--data ", "--server ", "--job-db ", "--queue ", "refloatctl help " + connectionTopic} {
+		if !strings.Contains(jobs, want) {
+			t.Errorf("get jobs --help has no %s:\n%s", want, jobs)
+		}
+	}
+}
+
+// TestExportOfUnknownName: a file whose name says that it is something else than CSV or Parquet is not written.
+func TestExportOfUnknownName(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "x.xlsx")
+	said := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
+	if !strings.Contains(said, "neither a .csv nor a .parquet file") {
+		t.Errorf("it said %s", said)
+	}
+}
