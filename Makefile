@@ -49,7 +49,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test race nightly histories group-histories sim schedules conformance fuzz soak audit lists bench bench-once crash crash-restarts
+.PHONY: unit test race nightly properties histories group-histories sim schedules conformance fuzz soak audit lists bench bench-once crash crash-restarts
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -61,7 +61,10 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: histories group-histories sim schedules fuzz crash crash-restarts chaos e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+
+properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
+	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
 
 histories: ## compare HISTORIES (100000) random histories of jobs with the reference model: 5 minutes on 2 cores
 	HISTORIES=$(or $(HISTORIES),100000) go test ./internal/evaluator -run='^TestAgainstNaiveModel$$' -count=1 -timeout=2h
