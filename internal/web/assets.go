@@ -7,9 +7,15 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// asset is a file that pages load.
+// schemaPath is where editors get the JSON Schema of policy files. Like a style sheet it is
+// for everyone, and it says nothing about the policies in force.
+const schemaPath = "/schema.json"
+
+// asset is a file that pages load, or editors.
 type asset struct {
 	body        []byte
 	contentType string
@@ -32,10 +38,19 @@ func newAssets() (map[string]asset, error) {
 		if kind == "" {
 			kind = "text/plain; charset=utf-8"
 		}
-		sum := sha256.Sum256(body)
-		all["/static/"+f.Name()] = asset{body, kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		all["/static/"+f.Name()] = assetOf(body, kind)
 	}
+	schema, err := policyfile.JSONSchema("")
+	if err != nil {
+		return nil, fmt.Errorf("page: %w", err)
+	}
+	all[schemaPath] = assetOf(schema, "application/schema+json")
 	return all, nil
+}
+
+func assetOf(body []byte, contentType string) asset {
+	sum := sha256.Sum256(body)
+	return asset{body, contentType, `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {

@@ -22,6 +22,7 @@ import (
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/web"
 )
 
@@ -96,7 +97,7 @@ func text(body string) string {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	d := running(t)
-	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js") {
+	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js", "/schema.json") {
 		for _, method := range []string{"GET", "HEAD"} {
 			resp, body := ask(t, method, d.url+path, "")
 			csp := resp.Header.Get("Content-Security-Policy")
@@ -117,6 +118,19 @@ func TestHeaders(t *testing.T) {
 	resp, _ := ask(t, "GET", d.url+"/static/style.css", "")
 	if resp, _ = ask(t, "GET", d.url+"/static/style.css", "", "If-None-Match", resp.Header.Get("ETag")); resp.StatusCode != 304 {
 		t.Errorf("an unchanged file is sent again: %d", resp.StatusCode)
+	}
+}
+
+// TestSchema: editors get the schema that `refloatctl schema` prints, without signing in.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	want, err := policyfile.JSONSchema("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, body := ask(t, "GET", running(t).url+"/schema.json", "")
+	if body != string(want) || resp.Header.Get("Content-Type") != "application/schema+json" {
+		t.Errorf("/schema.json is %s of %.200s", resp.Header.Get("Content-Type"), body)
 	}
 }
 
