@@ -64,7 +64,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		}
 		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
-			d.Progress = func(what string) { bar.Say("asking for %s", what) }
+			d.Progress = func(what string) { bar.Update("asking for %s", what) }
 			facts, err := doctor.Gather(cmd.Context(), d)
 			bar.Done()
 			if err == nil && archived != "" {

@@ -233,8 +233,8 @@ func TestExplainQueue(t *testing.T) {
 		if p := got.Policies; p == nil || p.Generation != 1 || len(p.Applying) == 0 || len(p.Changes) == 0 {
 			t.Errorf("%v: policies %+v", c.what, p)
 		}
-		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).says(t, "Policies in force, generation 1, for jobs that name none: ")
+		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).prints(t, "Policies in force, generation 1, for jobs that name none: ")
 	}
-	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).says(t, "has no job of queue nowhere")
-	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).says(t, "want QUEUE/SET")
+	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).prints(t, "has no job of queue nowhere")
+	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).prints(t, "want QUEUE/SET")
 }

@@ -182,36 +182,36 @@ func TestGroups(t *testing.T) {
 	g = one("lone")
 	want(g, map[string]any{"state": "Failed", "reason": "BackoffLimitExceeded", "maxRestarts": 7, "restartsCounted": 0})
 	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
-	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).says(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
+	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).prints(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
 	// A job that does not fit into a group that has ended begins one that follows it; into one that goes on, it is in none.
 	want(one("train"), map[string]any{"newer": "train#2"})
 	g = one("train#2")
 	want(g, map[string]any{"state": "Active", "policy": "training"})
 	want(object(units(g, 0)), map[string]any{"active": 1})
 	for _, command := range []string{"get", "explain"} {
-		ctl(t, command, "group", "train", "--data", data).exits(t, exitFine).says(t, "the newest is train#2")
+		ctl(t, command, "group", "train", "--data", data).exits(t, exitFine).prints(t, "the newest is train#2")
 	}
-	ctl(t, "explain", "late", "--data", data).exits(t, exitFinding).says(t, "MemberJoined", "index 0 of driver/0 of group train#2: the group that it names has ended")
-	ctl(t, "explain", "odd", "--data", data).exits(t, exitFinding).says(t, "GroupFinding IndexTaken: job odd is not a member of group sweep: another job has this index")
-	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "train#2", "sweep", "gang/g1")
-	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1",
+	ctl(t, "explain", "late", "--data", data).exits(t, exitFinding).prints(t, "MemberJoined", "index 0 of driver/0 of group train#2: the group that it names has ended")
+	ctl(t, "explain", "odd", "--data", data).exits(t, exitFinding).prints(t, "GroupFinding IndexTaken: job odd is not a member of group sweep: another job has this index")
+	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).prints(t, "train", "train#2", "sweep", "gang/g1")
+	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).prints(t, "state: Failed", "restartsCounted: 1",
 		"conditions:", "type: FailureTarget", "restarts are used up: 1 of maxRestarts 1")
-	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")
+	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).prints(t, "get groups")
 	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
-	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).says(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
-	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).says(t, "whole gang", "Records of its group", "MemberRestart")
-	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).says(t, "no rule matched", "used up")
+	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).prints(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
+	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).prints(t, "whole gang", "Records of its group", "MemberRestart")
+	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).prints(t, "no rule matched", "used up")
 	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
-	r.says(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
+	r.prints(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
 	replayed := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
 	if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine); got.out != replayed.out {
 		t.Errorf("get decisions prints\n%s\nreplay\n%s", got.out, replayed.out)
 	}
 	out := t.TempDir()
 	for _, name := range []string{"train", "sweep"} {
-		ctl(t, "test", "record", "--group", name, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
+		ctl(t, "test", "record", "--group", name, "--data", data, "--out", out).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
 	}
-	ctl(t, "test", out).exits(t, exitFine).says(t, "2 tests in 2 files, 0 failed")
+	ctl(t, "test", out).exits(t, exitFine).prints(t, "2 tests in 2 files, 0 failed")
 	recorded, err := os.ReadFile(filepath.Join(out, "train_test.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -222,10 +222,10 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	more := writeFile(t, t.TempDir(), "more.yaml", strings.Replace(groupPolicies, "maxRestarts: 1", "maxRestarts: 2", 1))
-	ctl(t, "test", "record", "--group", "train", "--data", data, "--out", t.TempDir(), "--policies", more).exits(t, exitFinding).says(t, "want FailGroup", "got  RestartGroup")
-	ctl(t, "test", "record", "--group", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "get groups")
-	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).says(t, "choose one")
-	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).says(t, "need --group")
+	ctl(t, "test", "record", "--group", "train", "--data", data, "--out", t.TempDir(), "--policies", more).exits(t, exitFinding).prints(t, "want FailGroup", "got  RestartGroup")
+	ctl(t, "test", "record", "--group", "nobody", "--data", data, "--out", out).exits(t, exitFinding).prints(t, "get groups")
+	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "choose one")
+	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "need --group")
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 }

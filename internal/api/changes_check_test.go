@@ -216,7 +216,7 @@ func (s *storm) overridesHold() {
 			continue
 		}
 		s.now += 1e9
-		s.say(failure(fmt.Sprintf("last-%d", i), int64(i), s.now))
+		s.send(failure(fmt.Sprintf("last-%d", i), int64(i), s.now))
 		s.drain()
 		d := s.last()
 		if s.err != nil {

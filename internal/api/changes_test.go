@@ -196,13 +196,13 @@ func (s *storm) act() {
 
 func (s *storm) feed() {
 	for range min(len(s.waiting), 1+s.rng.IntN(3)) {
-		s.say(s.waiting[0])
+		s.send(s.waiting[0])
 		s.waiting = s.waiting[1:]
 	}
 }
 
-// say appends one message of events.
-func (s *storm) say(m model.Message) {
+// send appends one message of events.
+func (s *storm) send(m model.Message) {
 	s.now = max(s.now, m.Publish)
 	s.events.append(eventlog.Message{Payload: m.Payload, Publish: s.now, Origin: eventlog.Origin{
 		Recording: "history", Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish,

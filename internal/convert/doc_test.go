@@ -99,14 +99,14 @@ func (tab table) markdown(rows []Field) string {
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 		}
-		said := strings.Join(cells[1:], " | ")
-		if fields[said] == nil {
-			order = append(order, said)
+		documented := strings.Join(cells[1:], " | ")
+		if fields[documented] == nil {
+			order = append(order, documented)
 		}
-		fields[said] = append(fields[said], cells[0])
+		fields[documented] = append(fields[documented], cells[0])
 	}
-	for _, said := range order {
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[said], ", "), said)
+	for _, documented := range order {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[documented], ", "), documented)
 	}
 	return b.String()
 }

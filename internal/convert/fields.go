@@ -120,7 +120,7 @@ func (d *document) review() {
 			continue // the row above covers it
 		}
 		if row.Fate == Differs || row.Fate == Dropped || row.Fate == Forbidden {
-			d.say(row, f.path, row.Here)
+			d.noteRow(row, f.path, row.Here)
 		}
 		switch row.Fate {
 		case Dropped, Ignored:
@@ -135,11 +135,11 @@ func (d *document) review() {
 
 // note makes the note of a case: the table says what becomes of the field, and now what it is in this manifest.
 func (d *document) note(path, name, now string) {
-	d.say(d.system.caseOf(rowOf(path), name), path, now)
+	d.noteRow(d.system.caseOf(rowOf(path), name), path, now)
 }
 
-// say makes a note of a row.
-func (d *document) say(row Field, path, now string) {
+// noteRow makes a note of a row.
+func (d *document) noteRow(row Field, path, now string) {
 	n := Note{Path: path, Was: d.was(path), Now: now, Why: row.Why}
 	switch row.Fate {
 	case Differs:

@@ -137,7 +137,7 @@ func (c *conversion) leaveOut(resources []policyfile.File, owners map[string]own
 				}
 			}
 			if others == 1 { // a rule of the manifest may be several here
-				o.w.doc.say(rowUnreachable, path, "")
+				o.w.doc.noteRow(rowUnreachable, path, "")
 			}
 			o.drop(i)
 			return true

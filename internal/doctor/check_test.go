@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		name  string
 		spoil func(f *Facts)
 		want  string // severity, code, and subject
-		says  []string
+		texts []string
 		more  string // other codes that may change
 	}{
 		{"no connection", func(f *Facts) { f.Service = Fact[string]{Err: errors.New("connection\nrefused")} }, "error RD001 client", []string{"connection refused", "--pulsar"}, ""},
@@ -275,7 +275,7 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("no finding %q among\n%s", c.want, printed(found))
 			}
 			text := found[i].What + "\n" + found[i].Why + "\n" + found[i].Fix
-			for _, s := range c.says {
+			for _, s := range c.texts {
 				if !strings.Contains(text, s) {
 					t.Errorf("finding does not say %q:\n%s", s, text)
 				}

@@ -53,9 +53,9 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Before a cut-over nothing is wrong, and none of our queries fails.
-	if said := look(nil); said != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
+	if got := look(nil); got != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
 		fmt.Sprintf("ok RD051 is also Armada's scheduler database, at migration %d\n", pgstore.Migration) {
-		t.Errorf("before a cut-over:\n%s", said)
+		t.Errorf("before a cut-over:\n%s", got)
 	}
 	exec(`DROP SCHEMA public CASCADE`)
 	exec(`CREATE SCHEMA public`)

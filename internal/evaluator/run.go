@@ -196,7 +196,7 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 		progress, err := o.Advance(l.Now().UnixNano())
 		if live.IsZero() && o.phase == running {
 			live = l.Now()
-			l.sayOlder(o.proc.Progress.Semantics)
+			l.logOlder(o.proc.Progress.Semantics)
 			l.lost(nil)
 		}
 		switch {
@@ -226,9 +226,9 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 	}
 }
 
-// sayOlder logs that a partition is decided by an older version of the semantics than the
+// logOlder logs that a partition is decided by an older version of the semantics than the
 // newest that this program knows.
-func (l *Loop) sayOlder(version uint32) {
+func (l *Loop) logOlder(version uint32) {
 	if 0 < version && nextSemantics(version, l.Config.Semantics) < SemanticsVersion {
 		l.Log.Info("decided by an older version of the semantics; when every evaluator and ingester is upgraded, start with --semantics",
 			slog.Int("partition", l.Config.Partition), slog.Uint64("in_force", uint64(version)), slog.Uint64("newest", SemanticsVersion))

@@ -75,9 +75,9 @@ func (r *GroupRule) why(u *UnitFailure) (field, why string) {
 		return "", ""
 	case u.Run == nil:
 		return "onMessage", "no run failed"
-	case !u.Run.says(r.OnMessage) && !u.Run.speaks():
+	case !u.Run.hasMessage(r.OnMessage) && !u.Run.speaks():
 		return "onMessage", "the failure has no message"
-	case !u.Run.says(r.OnMessage):
+	case !u.Run.hasMessage(r.OnMessage):
 		return "onMessage", fmt.Sprintf("no message matches %q", r.OnMessage.re)
 	}
 	return "", ""

@@ -152,7 +152,7 @@ func (v *UnitVerdict) byRules(g *GroupPolicy, u *UnitFailure) {
 
 // matches reports whether the rule applies to a unit that failed.
 func (r *GroupRule) matches(u *UnitFailure) bool {
-	return listed(r.OnReasons, u.Reason) && listed(r.Parts, u.Part) && (r.OnMessage == nil || u.Run != nil && u.Run.says(r.OnMessage))
+	return listed(r.OnReasons, u.Reason) && listed(r.Parts, u.Part) && (r.OnMessage == nil || u.Run != nil && u.Run.hasMessage(r.OnMessage))
 }
 
 // listed reports whether a list is empty or has the value.
@@ -160,9 +160,9 @@ func listed[T comparable](list []T, v T) bool {
 	return len(list) == 0 || slices.Contains(list, v)
 }
 
-// says reports whether a message of a failure matches: one that onTerminationMessage sees,
+// hasMessage reports whether a message of a failure matches: one that onTerminationMessage sees,
 // or the pod error's.
-func (f *Failure) says(p *Pattern) bool {
+func (f *Failure) hasMessage(p *Pattern) bool {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; !c.Init && c.Message != "" && p.re.MatchString(c.Message) {
 			return true

@@ -122,7 +122,7 @@ func (h *History) read(q jobdb.Queries) (err error) {
 func (s *Source) inLogs(ctx context.Context, job string, pruned []jobdb.PartitionPositions) (found []History, err error) {
 	err = s.whole(ctx, func(logs audit.Logs) error {
 		for i, p := range pruned {
-			s.say("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(pruned))
+			s.progress("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(pruned))
 			if err := ctx.Err(); err != nil {
 				return err
 			}

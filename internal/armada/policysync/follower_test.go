@@ -229,7 +229,7 @@ func TestOutage(t *testing.T) {
 	const all = "RetryPolicy infra:3 Queue ml{retryPolicies:[infra]}"
 	for i, outage := range []struct {
 		begin, end func()
-		says       string
+		want       string
 	}{
 		{func() { w.armada.Fail(status.Error(codes.Unavailable, "database")) }, func() { w.armada.Fail(nil) }, "read queues: Unavailable: database"},
 		{func() { w.armada.Cut(true) }, func() { w.armada.Cut(false) }, "closed the list of queues before its end marker"},
@@ -248,13 +248,13 @@ func TestOutage(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		began := w.now
 		for range 3 {
-			if err := f.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), outage.says) {
-				t.Errorf("%d: %v, want %s", i, err, outage.says)
+			if err := f.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), outage.want) {
+				t.Errorf("%d: %v, want %s", i, err, outage.want)
 			}
 			w.now = w.now.Add(time.Second)
 		}
 		s := f.Source()
-		if !s.LastGood.AsTime().Equal(good) || !s.FailingSince.AsTime().Equal(began) || !strings.Contains(s.Error, outage.says) {
+		if !s.LastGood.AsTime().Equal(good) || !s.FailingSince.AsTime().Equal(began) || !strings.Contains(s.Error, outage.want) {
 			t.Errorf("%d: source %v, want good at %v, failing since %v", i, s, good, began)
 		}
 		w.holds(1, all)

@@ -209,10 +209,10 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 	for _, d := range decisions {
 		s.jobs[d.JobID].standing = d
 	}
-	said := map[string]bool{} // jobs that Armada failed
+	failed := map[string]bool{} // jobs that Armada failed
 	for _, e := range effects {
 		if o, ok := e.Op.(*schedulerdb.FailJob); ok {
-			said[o.JobID] = true
+			failed[o.JobID] = true
 		}
 		s.op(e.Op, decisions)
 	}
@@ -225,7 +225,7 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 		case f.over():
 		case !d.Requeue:
 			f.failed = s.mode == writer.Direct
-		case s.mode == writer.HoldBack && said[d.JobID]:
+		case s.mode == writer.HoldBack && failed[d.JobID]:
 			f.waits = true
 		default:
 			f.waits = s.mode == writer.HoldBack && d.RetryAfter > d.Time

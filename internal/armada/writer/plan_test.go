@@ -87,19 +87,19 @@ func described(t *testing.T, info []byte) string {
 		t.Fatal(err)
 	}
 	pod := m.ObjectRequirements[0].GetPodRequirements()
-	said := []string{fmt.Sprint(m.Version)}
+	lines := []string{fmt.Sprint(m.Version)}
 	if pod.NodeSelector["own"] != "yes" {
-		said = append(said, "lost its selector")
+		lines = append(lines, "lost its selector")
 	}
 	if pod.NodeSelector[schedulerdb.WaitingLabel] != "" {
-		said = append(said, "waits")
+		lines = append(lines, "waits")
 	}
 	for _, term := range pod.GetAffinity().GetNodeAffinity().GetRequired().GetTerms() {
 		for _, e := range term.MatchExpressions {
-			said = append(said, fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
+			lines = append(lines, fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
 		}
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(lines, "; ")
 }
 
 func want(t *testing.T, p *plan, text string) {

@@ -138,7 +138,7 @@ func outcomesOf(j scenario.Job) (script []standin.Outcome, err error) {
 		if after != 0 {
 			o = o.After(after)
 		}
-		script = append(script, o.In(j.Sim["category"], j.Sim["subcategory"]).Saying(j.Sim["message"]))
+		script = append(script, o.In(j.Sim["category"], j.Sim["subcategory"]).WithMessage(j.Sim["message"]))
 	}
 	return script, nil
 }

@@ -124,8 +124,8 @@ func liveHeap(t *testing.T, do func(each func(messages uint64)) error) (live []u
 func run(t *testing.T, program string, args ...string) (resident int64, took time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var logged bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &logged, &logged
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func run(t *testing.T, program string, args ...string) (resident int64, took tim
 		case err := <-ended:
 			tick.Stop()
 			if err != nil && cmd.ProcessState.ExitCode() != 1 {
-				t.Fatalf("%v: %v\n%s", args, err, said.Bytes())
+				t.Fatalf("%v: %v\n%s", args, err, logged.Bytes())
 			}
 			return resident, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}

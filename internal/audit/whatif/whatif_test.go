@@ -297,7 +297,7 @@ func limited(t testing.TB, limit int) *policyfile.Set {
 func story(t testing.TB, failures ...int) (events topic) {
 	t.Helper()
 	now := int64(1_800_000_000)
-	say := func(evs ...*pb.Event) {
+	publish := func(evs ...*pb.Event) {
 		now += 60
 		for _, ev := range evs {
 			ev.Created = &pb.Timestamp{Seconds: now}
@@ -311,17 +311,17 @@ func story(t testing.TB, failures ...int) (events topic) {
 	}
 	for j, n := range failures {
 		job := fmt.Sprint("job", j)
-		say(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
+		publish(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
 		for k := 0; ; k++ {
 			run := fmt.Sprint(job, "-", k)
-			say(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
+			publish(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
 				&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}})
 			if k == n {
-				say(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}},
+				publish(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}},
 					&pb.Event{Event: &pb.Event_JobSucceeded{JobSucceeded: &pb.JobSucceeded{JobId: job}}})
 				break
 			}
-			say(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
+			publish(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
 				Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{KubernetesReason: pb.KubernetesReason_OOM}},
 			}}}}})
 			if k == 5 {

@@ -63,8 +63,8 @@ func (r *run) right(s scenario.Step, out string, err error) error {
 		return err
 	case s.Refuse && err == nil:
 		return fmt.Errorf("%s%s%s was not refused:\n%s", s.Do, s.Ask, s.Query, out)
-	case !regexp.MustCompile(s.Says).MatchString(out):
-		return fmt.Errorf("%s%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Query, s.Says, out)
+	case !regexp.MustCompile(s.Output).MatchString(out):
+		return fmt.Errorf("%s%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Query, s.Output, out)
 	}
 	return nil
 }

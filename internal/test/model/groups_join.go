@@ -269,7 +269,7 @@ func (m *Model) enter(j *job, w *wish, p place, t int64) {
 	// semantics.md 12.8 and 12.13.14: a member submitted late.
 	if g.ended || u.state != "" {
 		m.Seen["group: member too late"]++
-		m.sayMember(MemberHeld, mem)
+		m.recordMember(MemberHeld, mem)
 		m.stop(mem)
 		return
 	}
@@ -277,7 +277,7 @@ func (m *Model) enter(j *job, w *wish, p place, t int64) {
 	if !m.mayStart(mem) {
 		m.Seen["group: held at its submit"]++
 		mem.held = true
-		m.sayMember(MemberHeld, mem)
+		m.recordMember(MemberHeld, mem)
 	}
 }
 
@@ -290,13 +290,13 @@ func (m *Model) bound(g *group) {
 			shape = append(shape, p.Shape)
 		}
 	}
-	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, Success: g.success, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
+	m.recordOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, Success: g.success, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
 }
 
 // finding: the job "is in no group: GroupFinding".
 func (m *Model) finding(j *job, name, reason string) {
 	m.Seen["finding: "+reason]++
-	m.say(Record{
+	m.record(Record{
 		Kind: GroupFinding, Ledger: m.current.Ledger, Entry: m.current.Entry, Batch: m.current.Batch,
 		Queue: j.queue, JobSet: j.set, Group: name, JobID: j.id, Reason: reason,
 	})

@@ -104,5 +104,5 @@ func (c *cycle) lease(j *job, s *candidate) {
 	j.runs = append(j.runs, r)
 	c.kept[j.id] = j.info
 	c.leases = append(c.leases, Lease{Job: j.id, Run: r.id, Executor: s.executor, Node: s.Name, At: c.now, Version: j.queuedVersion})
-	c.say(j, ev(evJobRunLeased, leased(j, &r)))
+	c.emit(j, ev(evJobRunLeased, leased(j, &r)))
 }
