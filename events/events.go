@@ -60,7 +60,7 @@ type Event struct {
 	RunID   string
 	Node    string    // RunLeased, KnownRun, EndedRun: the node; RunRunning: the first node name among its resources
 	States  JobStates // CancelJobSet
-	Submit  *Submit   // SubmitJob, also one that is told again
+	Submit  *Submit   // SubmitJob, also one that is republished
 	Error   *Error    // JobErrors, RunErrors: the first terminal error; nil when none is terminal
 	Raw     []byte    // the event's bytes in the payload
 }

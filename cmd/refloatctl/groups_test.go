@@ -60,7 +60,7 @@ spec: {defaultPolicyName: lost}
 // cancelled.
 func groupHistoryFile(t *testing.T) string {
 	var entries []recording.Entry
-	tell := func(evs ...*pb.Event) {
+	publish := func(evs ...*pb.Event) {
 		at := int64(len(entries) + 1)
 		for _, ev := range evs {
 			ev.Created = &pb.Timestamp{Seconds: 1_700_000_000 + at}
@@ -91,35 +91,35 @@ func groupHistoryFile(t *testing.T) string {
 		return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{e}}}}
 	}
 	gang := []string{events.AnnotationGangID, "g1", events.AnnotationGangCardinality, "3"}
-	tell(submit("g0", gang...), submit("g1", gang...), submit("g2", gang...))
-	tell(lease("g0", "a0"), lease("g1", "a1"), lease("g2", "a2"))
-	tell(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "g1", PreemptedRunId: "a1"}}})
+	publish(submit("g0", gang...), submit("g1", gang...), submit("g2", gang...))
+	publish(lease("g0", "a0"), lease("g1", "a1"), lease("g2", "a2"))
+	publish(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "g1", PreemptedRunId: "a1"}}})
 	in := func(group, policy, part string) []string {
 		return []string{"refloat.github.io/group", group, "refloat.github.io/group-policy", policy, "refloat.github.io/part", part}
 	}
-	tell(submit("d", in("train", "training", "driver")...))
+	publish(submit("d", in("train", "training", "driver")...))
 	for i := range 4 {
-		tell(submit(fmt.Sprintf("w%d", i), in("train", "training", "workers")...))
+		publish(submit(fmt.Sprintf("w%d", i), in("train", "training", "workers")...))
 	}
-	tell(lease("d", "b0"))
-	tell(success("d", "b0"))
-	tell(lease("w0", "c0"), lease("w1", "c1"))
-	tell(success("w0", "c0"))
-	tell(failure("w1", "c1"))
-	tell(lease("d", "b1"))
-	tell(failure("d", "b1"))
-	tell(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken, so it begins a new group
-	tell(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
-	tell(lease("w4", "f0"))
-	tell(failure("w4", "f0"))
-	tell(submit("w6", in("lone", "alone", "main")...)) // after the end of its group
+	publish(lease("d", "b0"))
+	publish(success("d", "b0"))
+	publish(lease("w0", "c0"), lease("w1", "c1"))
+	publish(success("w0", "c0"))
+	publish(failure("w1", "c1"))
+	publish(lease("d", "b1"))
+	publish(failure("d", "b1"))
+	publish(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken, so it begins a new group
+	publish(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
+	publish(lease("w4", "f0"))
+	publish(failure("w4", "f0"))
+	publish(submit("w6", in("lone", "alone", "main")...)) // after the end of its group
 	for _, job := range []string{"s0", "s1", "s2"} {
-		tell(submit(job, in("sweep", "sweep", "main")...))
+		publish(submit(job, in("sweep", "sweep", "main")...))
 	}
-	tell(lease("s0", "e0"), lease("s1", "e1"))
-	tell(failure("s0", "e0"))
-	tell(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
-	tell(submit("odd", append(in("sweep", "sweep", "main"), "refloat.github.io/index", "1")...)) // taken
+	publish(lease("s0", "e0"), lease("s1", "e1"))
+	publish(failure("s0", "e0"))
+	publish(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
+	publish(submit("odd", append(in("sweep", "sweep", "main"), "refloat.github.io/index", "1")...)) // taken
 	file := filepath.Join(t.TempDir(), "groups.jsonl.gz")
 	writeRecording(t, file, entries)
 	return file

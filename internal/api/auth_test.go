@@ -260,7 +260,7 @@ func TestProviderAway(t *testing.T) {
 }
 
 // An unknown name takes as long as a wrong password, whatever the cost of the user's hash, and however often it is tried.
-func TestNamesNotToldByTime(t *testing.T) {
+func TestNamesNotRevealedByTime(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: hashed(t, 10)}, "cheap": {PasswordHash: hashed(t, 5)}}}
 	if err := auth.Check(t.Context()); err != nil {

@@ -46,7 +46,7 @@ func (s *storm) try(op *operation, r *replica) {
 	who := metadata.Pairs("refloat-user", fmt.Sprintf("op-%d", op.number))
 	change, err := op.call(metadata.NewIncomingContext(s.ctx, who), r)
 	s.look()
-	s.tell("%v over %v: %v, %v", op, r, change, err)
+	s.logf("%v over %v: %v, %v", op, r, change, err)
 	code := status.Code(err)
 	if code != codes.Unavailable {
 		s.seen["answer "+code.String()]++

@@ -138,7 +138,7 @@ func (w *policyWatch) load(ctx context.Context) (*policyfile.Set, error) {
 func (w *policyWatch) begin(ctx context.Context) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for told := false; ; {
+	for logged := false; ; {
 		settled, err := w.look(ctx)
 		if err != nil {
 			return err
@@ -151,8 +151,8 @@ func (w *policyWatch) begin(ctx context.Context) error {
 			if set != nil {
 				return w.first(ctx, set)
 			}
-		} else if !told {
-			told = true
+		} else if !logged {
+			logged = true
 			w.log.Info("waiting until the policy files have settled", slog.String("path", w.path), slog.Duration("settle", w.settle))
 		}
 		select {

@@ -17,14 +17,14 @@ import (
 // the end of the process would.
 type fatal struct {
 	reported chan error
-	told     chan string
+	logged   chan string
 }
 
 func (fatal) Infof(string, ...any) {}
 
 func (f fatal) Errorf(format string, args ...any) {
 	select {
-	case f.told <- fmt.Sprintf(format, args...):
+	case f.logged <- fmt.Sprintf(format, args...):
 	default:
 	}
 }
@@ -84,7 +84,7 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64, fails []errorfs.OpK
 			}
 			return nil
 		}))
-		f := fatal{reported: make(chan error, 1), told: make(chan string, 1)}
+		f := fatal{reported: make(chan error, 1), logged: make(chan string, 1)}
 		var synced atomic.Int64
 		done := make(chan error, 1)
 		go func() {
@@ -97,7 +97,7 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64, fails []errorfs.OpK
 		case err = <-f.reported:
 			ended++
 		case err = <-done:
-		case text := <-f.told:
+		case text := <-f.logged:
 			t.Fatalf("after %d writes, the store logs an error and goes on: %s", n, text)
 		}
 		if err == nil {

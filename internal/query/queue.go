@@ -96,7 +96,7 @@ func (s *QueueStory) NewestCauses() string {
 	return fmt.Sprintf(" of the newest %d", s.CausesOf)
 }
 
-// QueueStory tells what happened to the failed runs of a queue or a job set. Retries that are pending are all told.
+// QueueStory is what happened to the failed runs of a queue or a job set. Retries that are pending are all listed.
 // Errors: *NotFound, *Invalid.
 func (s *Source) QueueStory(ctx context.Context, about QueueQuestion) (*QueueStory, error) {
 	if about.Limit < 0 {

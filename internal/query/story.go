@@ -20,7 +20,7 @@ type Story struct {
 	// ByGroup is what the group of a member did to it.
 	ByGroup []ByGroup `json:"doneByGroup,omitempty"`
 
-	History *History `json:"-"` // that it was told from
+	History *History `json:"-"` // that it was made from
 }
 
 // StoryOfRun is one run, the decision on it, and what followed.

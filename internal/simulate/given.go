@@ -379,7 +379,7 @@ func (s *sim) cancel(j *job) {
 	s.touch(j)
 	j.state, j.cancelled, j.ended = lost, true, s.now
 	s.about(j.queue).cancelled(j)
-	s.tell()
+	s.deliver()
 	s.settle(j)
 }
 

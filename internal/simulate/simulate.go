@@ -263,7 +263,7 @@ func (s *sim) end(j *job, f *Failure) {
 	s.stop(j, done)
 	s.count.succeeded(j)
 	s.about(j.queue).succeeded(j)
-	s.tell()
+	s.deliver()
 	s.settle(j)
 }
 
@@ -457,6 +457,6 @@ func (s *sim) start(r *scheduling.Changes) {
 			s.count.started(j)
 			w.leased(j)
 		}
-		s.tell()
+		s.deliver()
 	}
 }

@@ -204,7 +204,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.tell(p, rows, start)
+	w.notify(p, rows, start)
 	p.positions, p.batch = p.batch.positions, batch{}
 	p.rows.Forget(w.cfg.KeepRows)
 	if err := p.closeAhead(); err != nil {
@@ -390,7 +390,7 @@ func (w *Writer) now() time.Time {
 	return w.cfg.Hooks.Now()
 }
 
-func (w *Writer) tell(p *part, rows int, start time.Time) {
+func (w *Writer) notify(p *part, rows int, start time.Time) {
 	if w.cfg.Hooks.Committed != nil {
 		w.cfg.Hooks.Committed(Batch{
 			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: rows,

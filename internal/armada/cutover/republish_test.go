@@ -59,9 +59,9 @@ func TestRepublished(t *testing.T) {
 	if found := fmt.Sprint(report.Findings); !strings.Contains(found, "1 of them cannot be republished") || !strings.Contains(found, other) {
 		t.Errorf("findings %s, want the job without metadata", found)
 	}
-	told := w.told()
-	if len(told) != live-1 || slices.Contains(told, other) {
-		t.Errorf("%d jobs were told of, want %d", len(told), live-1)
+	republished := w.republished()
+	if len(republished) != live-1 || slices.Contains(republished, other) {
+		t.Errorf("%d jobs were told of, want %d", len(republished), live-1)
 	}
 
 	r := w.refloat(writer.HoldBack)
@@ -157,8 +157,8 @@ func (w *world) held() (payloads [][]byte) {
 	return payloads
 }
 
-// told returns the jobs that were republished.
-func (w *world) told() (jobs []string) {
+// republished returns the jobs that were republished.
+func (w *world) republished() (jobs []string) {
 	w.Helper()
 	for _, payload := range w.held() {
 		seq, err := events.Read(payload)

@@ -222,8 +222,8 @@ func TestOutage(t *testing.T) {
 	w := newWorld(t)
 	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
 	w.armada.Bind("ml", []string{"infra"})
-	var told []*pb.Source
-	f := w.follower(func(c *policysync.Config) { c.Polled = func(s *pb.Source) { told = append(told, s) } })
+	var notified []*pb.Source
+	f := w.follower(func(c *policysync.Config) { c.Polled = func(s *pb.Source) { notified = append(notified, s) } })
 	w.poll(f)
 	good := w.now
 	const all = "RetryPolicy infra:3 Queue ml{retryPolicies:[infra]}"
@@ -269,8 +269,8 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d: logged %d and %d times", i, cannot, again)
 		}
 	}
-	if len(told) < 17 || told[0].Error != "" || told[1].Error == "" {
-		t.Errorf("told %v", told)
+	if len(notified) < 17 || notified[0].Error != "" || notified[1].Error == "" {
+		t.Errorf("told %v", notified)
 	}
 }
 

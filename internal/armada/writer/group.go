@@ -179,14 +179,14 @@ func sentence(g *chain.GroupEnded) string {
 	return text
 }
 
-// told reports whether a restart has told a run to stop, and no other run was leased since.
-func (t *taking) told(job, run string) bool {
+// stoppedByRestart reports whether a restart has told a run to stop, and no other run was leased since.
+func (t *taking) stoppedByRestart(job, run string) bool {
 	j := t.jobs(job)
 	return j != nil && j.Member.Restarting && j.Queueing.LatestRun == run
 }
 
-// told reports whether the run is one that a restart told to stop.
-func (a requeue) told() bool { return a.Code == policy.GroupRestart && a.Group == nil }
+// ofStoppedRun reports whether the run is one that a restart told to stop.
+func (a requeue) ofStoppedRun() bool { return a.Code == policy.GroupRestart && a.Group == nil }
 
 // waitFor makes a job that waits do so for longer.
 func (j *jobView) waitFor(w *pendingRetry, retryAfter int64) {

@@ -185,13 +185,13 @@ func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Lease
 // asQueued adds the jobs that are about to be requeued: their run has ended, but their
 // rows are not queued yet.
 func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
-	told := *o
+	extended := *o
 	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
 		if j := p.jobs[id]; j.retry != nil && j.retry.stage == forgetting && j.queue == o.Queue && j.set == o.JobSet {
-			told.AsQueued = append(told.AsQueued, id)
+			extended.AsQueued = append(extended.AsQueued, id)
 		}
 	}
-	return &told
+	return &extended
 }
 
 func (p *plan) end(id string) {
@@ -230,7 +230,7 @@ func (p *plan) requeue(a requeue) {
 	if before != nil {
 		w.podUntil = before.podUntil
 	}
-	if a.told() && j.queued && !a.byScheduler {
+	if a.ofStoppedRun() && j.queued && !a.byScheduler {
 		j.waitFor(before, a.RetryAfter) // the restart has queued it, and its next lease may be on its way
 		return
 	}
@@ -240,7 +240,7 @@ func (p *plan) requeue(a requeue) {
 		p.queue(j, w, a.Time)
 	case a.byScheduler || before != nil && before.stage == forgetting:
 		w.forget(p.now)
-		if !a.told() { // else the restart has stopped the run
+		if !a.ofStoppedRun() { // else the restart has stopped the run
 			w.podUntil = max(w.podUntil, p.podUntil(a.grace))
 		}
 	default:

@@ -167,7 +167,7 @@ func (t *taking) effect(e schedulerdb.Effect) {
 			return
 		}
 	case *schedulerdb.MarkRun:
-		if o.Stage == schedulerdb.Succeeded && t.told(t.msg.Events.Events[e.Event].JobID, o.RunID) {
+		if o.Stage == schedulerdb.Succeeded && t.stoppedByRestart(t.msg.Events.Events[e.Event].JobID, o.RunID) {
 			return // the run was told to stop: its success changes nothing
 		}
 	case *schedulerdb.SucceedJob:

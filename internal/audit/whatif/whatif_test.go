@@ -152,7 +152,7 @@ func TestSamePoliciesSameDecisions(t *testing.T) {
 	}
 	compared := uint64(0)
 	for seed := range uint64(histories) {
-		h := model.Generate(seed, model.Options{Told: seed%3 == 0})
+		h := model.Generate(seed, model.Options{Republished: seed%3 == 0})
 		set := setOf(t, h)
 		events := eventsOf(h)
 		killed := ""
@@ -194,7 +194,7 @@ func TestFollowersPartWithTheirGroup(t *testing.T) {
 			"spec: {maxRestarts: %d, parts: [{name: main, members: 2}]}\n", most)})
 	}
 	var events topic
-	tell := func(happened ...*pb.Event) {
+	publish := func(happened ...*pb.Event) {
 		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: happened})
 		if err != nil {
 			t.Fatal(err)
@@ -208,8 +208,8 @@ func TestFollowersPartWithTheirGroup(t *testing.T) {
 	}
 	for _, attempt := range []string{"a", "b", "c"} {
 		job := attempt + "0"
-		tell(submit(job), submit(attempt+"1"), &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: job + "r"}}})
-		tell(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: job + "r", Errors: []*pb.Error{{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}}}}})
+		publish(submit(job), submit(attempt+"1"), &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: job + "r"}}})
+		publish(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: job + "r", Errors: []*pb.Error{{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}}}}})
 	}
 	logs := decided(t, events, policies(0), evaluator.SemanticsVersion, "")
 	results, err := whatif.Run(t.Context(), logs, whatif.Options{Candidates: []whatif.Candidate{{Name: "one more", Set: policies(1)}}, Limit: 10})

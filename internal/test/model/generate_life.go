@@ -103,7 +103,7 @@ func (g *generator) life(j *plannedJob) {
 			plan[i-1].event, plan[i].event = plan[i].event, plan[i-1].event
 		}
 	}
-	if len(plan) > 0 && g.o.Told && g.odd(0.2) { // the log lost its beginning, and the job is republished
+	if len(plan) > 0 && g.o.Republished && g.odd(0.2) { // the log lost its beginning, and the job is republished
 		from := g.IntN(len(plan))
 		plan = slices.Insert(plan[from:], g.IntN(len(plan)-from+1), step{event: knownJob(g.submit(j))})
 		for range g.IntN(3) {
@@ -365,7 +365,7 @@ func (g *generator) stop(job string) *pb.Event {
 // noise is an event about a job that no plan knows.
 func (g *generator) noise(j *plannedJob) *pb.Event {
 	run := g.anyRun(j)
-	if g.o.Told && g.chance(0.15) {
+	if g.o.Republished && g.chance(0.15) {
 		if g.chance(0.5) {
 			return knownJob(g.submit(j))
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// restart is what a restart of some units is told.
+// restart is the arguments of a restart of some units.
 type restart struct {
 	at           int64
 	pause        int64 // nobody starts before its end; 0: none

@@ -201,7 +201,7 @@ func (w *world) landCopy(part int, c wait) {
 	})
 	h := &w.histories[part]
 	h.fed = append(h.fed, model.Message{Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch, Publish: publish, Payload: c.payload})
-	w.tell("a copy of decision %d of partition %d is at %v", c.number, part, at)
+	w.logf("a copy of decision %d of partition %d is at %v", c.number, part, at)
 }
 
 func isCopy(m *eventlog.Message) bool {

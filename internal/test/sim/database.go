@@ -194,7 +194,7 @@ func (t *tx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		return jobdb.ErrMoved
 	}
 	if w.has(UnknownTx) && w.one(12) {
-		w.tell("a commit to envelope %d ends with an unknown result", to.Chain.Seq)
+		w.logf("a commit to envelope %d ends with an unknown result", to.Chain.Seq)
 		switch w.rng.IntN(3) {
 		case 0:
 			w.saw(SawUnknownDone)

@@ -91,7 +91,7 @@ const (
 	SawGroupEnded
 	SawGangRetry
 	SawGroupRestart
-	SawToldToStop
+	SawStoppedRun
 	SawOfEnded
 	SawUnitLimit
 	SawRestartRefused
@@ -195,7 +195,7 @@ var sightNames = [sights]string{
 	SawGroupEnded:        "a group ended",
 	SawGangRetry:         "a gang was retried as a whole",
 	SawGroupRestart:      "a failed run restarted its unit, part or group",
-	SawToldToStop:        "a run that a restart had told to stop failed",
+	SawStoppedRun:        "a run that a restart had told to stop failed",
 	SawOfEnded:           "a run of a stopped member, or of a group that had ended, failed",
 	SawUnitLimit:         "a unit's retryLimit refused a retry",
 	SawRestartRefused:    "a limit refused a restart",
