@@ -414,7 +414,7 @@ func (s *storm) settle() {
 			}
 		}
 	}
-	s.look()
+	s.poll()
 	s.drain()
 }
 

@@ -152,7 +152,7 @@ const (
 	awaitingClaim
 	awaitingPolicies
 	running
-	lookingBack
+	scanningHistory
 )
 
 // Live is the phase of an owner that decides, for Hooks.Phase.
@@ -188,8 +188,8 @@ func (o *Owner) Advance(now int64) (bool, error) {
 		return o.awaitPolicies()
 	case running:
 		return o.advanceLive(now)
-	case lookingBack:
-		return o.lookBack()
+	case scanningHistory:
+		return o.scanHistory()
 	}
 	return false, fmt.Errorf("owner in phase %d", o.phase)
 }
@@ -206,7 +206,7 @@ func (o *Owner) Changed() [3]<-chan struct{} {
 	if o.follower == nil {
 		return [3]<-chan struct{}{}
 	}
-	if o.phase == lookingBack {
+	if o.phase == scanningHistory {
 		return [3]<-chan struct{}{nil, o.scan.Changed(), nil}
 	}
 	if o.phase == running {

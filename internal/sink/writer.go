@@ -90,16 +90,16 @@ type Writer struct {
 
 // part is one partition. With a nil follower, its position must be read first.
 type part struct {
-	number    int
-	follower  *follow.Follower
-	positions jobdb.Positions   // committed, as far as we know
-	origin    eventlog.Position // up to here another ingester took in the events
-	rows      *Rows             // as committed at positions
-	batch     batch             // taken from the logs and not committed
-	ahead     *ahead            // what may be released next; nil: not open
-	look      time.Time         // when a release may be due
-	prune     pruning
-	mirror    Mirror // nil: none
+	number       int
+	follower     *follow.Follower
+	positions    jobdb.Positions   // committed, as far as we know
+	origin       eventlog.Position // up to here another ingester took in the events
+	rows         *Rows             // as committed at positions
+	batch        batch             // taken from the logs and not committed
+	ahead        *ahead            // what may be released next; nil: not open
+	releaseCheck time.Time         // when a release may be due
+	prune        pruning
+	mirror       Mirror // nil: none
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -270,7 +270,7 @@ func (w *Writer) mustHold(p *part) error {
 // reset discards everything that is not committed.
 func (p *part) reset() error {
 	f, a := p.follower, p.ahead
-	p.follower, p.rows, p.batch, p.ahead, p.look, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
+	p.follower, p.rows, p.batch, p.ahead, p.releaseCheck, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
 	var errs []error
 	if f != nil {
 		errs = append(errs, f.Close())

@@ -390,7 +390,7 @@ func (p *plan) endDelay(j *jobView, w *pendingRetry) {
 func (p *plan) check(j *jobView, w *pendingRetry) {
 	switch {
 	case !p.atEnd:
-		w.nextAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
+		w.nextAt = p.now + int64(recheckAfter) // events that are not read yet may hold a lease
 	case w.checks == 1:
 		w.settle()
 	default:

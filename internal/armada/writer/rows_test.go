@@ -175,7 +175,7 @@ func tryRow(t *testing.T, s scenario.Suite, row scenario.Scenario) {
 		ids[j.Name] = d.Submit(job)[0]
 	}
 	seen := func() scenario.Jobs {
-		all, err := scenario.Look(t.Context(), db, row.Set())
+		all, err := scenario.ReadJobs(t.Context(), db, row.Set())
 		d.must(err)
 		jobs := scenario.Jobs{}
 		for name, id := range ids {

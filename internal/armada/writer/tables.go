@@ -298,8 +298,8 @@ func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) er
 	return w.failed("write pending retries", w.conn.SendBatch(ctx, batch).Close())
 }
 
-// lookDue reads when the next step is due, if that may have changed.
-func (w *writing) lookDue(ctx context.Context) error {
+// readDue reads when the next step is due, if that may have changed.
+func (w *writing) readDue(ctx context.Context) error {
 	if !w.changed {
 		return nil
 	}

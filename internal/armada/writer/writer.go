@@ -296,7 +296,7 @@ func (m *Writer) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 	if err := w.publish(ctx, copies); err != nil {
 		return err
 	}
-	return w.lookDue(ctx)
+	return w.readDue(ctx)
 }
 
 // writing is one transaction.

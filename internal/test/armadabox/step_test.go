@@ -78,7 +78,7 @@ func (r *run) await(m scenario.Moment) error {
 	stays, cancel := context.WithTimeout(r.ctx, time.Duration(m.Stays))
 	defer cancel()
 	broken := e2e.Until(stays, func() (bool, error) {
-		if err := r.look(); err != nil {
+		if err := r.observe(); err != nil {
 			return false, nil
 		}
 		return !holds(), nil

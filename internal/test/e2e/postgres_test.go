@@ -104,15 +104,15 @@ func TestHoldBack(t *testing.T) {
 		w.must(err)
 		return n
 	}
-	second, look := time.NewTicker(time.Second), time.NewTicker(50*time.Millisecond)
+	second, poll := time.NewTicker(time.Second), time.NewTicker(50*time.Millisecond)
 	defer second.Stop()
-	defer look.Stop()
+	defer poll.Stop()
 	kills := map[string]bool{"waiting": false, "forgetting": false} // while such a retry is pending, once each
 	for !armada.Done() {
 		select {
 		case <-second.C:
 			armada.Step()
-		case <-look.C: // each kind of pending retry is there only for a moment
+		case <-poll.C: // each kind of pending retry is there only for a moment
 		case <-w.ctx.Done():
 			t.Fatalf("not all jobs are over: %v", armada.Lost())
 		}

@@ -65,7 +65,7 @@ type group struct {
 	lastEvent            int64 // the watermark then
 	touched              bool  // by the current message
 	refused              bool  // something did not happen, since the queue was mute (R1)
-	looked               bool  // it was due, and had no event since (R1)
+	inspected            bool  // it was due, and had no event since (R1)
 	inOrder              int   // the last message whose failures were put in the order of its rules (R40)
 }
 
@@ -221,7 +221,7 @@ func (u *unit) tooManyLost() bool {
 // touch notes an event of a member's group: R9.
 func (m *Model) touch(j *job) {
 	if j.member != nil {
-		j.member.unit.part.group.lastEvent, j.member.unit.part.group.looked = *m.watermark, false
+		j.member.unit.part.group.lastEvent, j.member.unit.part.group.inspected = *m.watermark, false
 		j.member.unit.part.group.touched, j.member.unit.touched = true, true
 	}
 }
@@ -230,7 +230,7 @@ func (m *Model) touch(j *job) {
 func (m *Model) recordOf(g *group, rec Record) {
 	rec.Ledger, rec.Entry, rec.Batch = m.current.Ledger, m.current.Entry, m.current.Batch
 	rec.Queue, rec.JobSet, rec.Group = g.queue, g.set, g.name
-	g.lastEvent, g.touched, g.looked = *m.watermark, true, false
+	g.lastEvent, g.touched, g.inspected = *m.watermark, true, false
 	m.record(rec)
 }
 
@@ -331,8 +331,8 @@ func (m *Model) recheckRefused() {
 			for _, u := range g.units() {
 				u.touched = true
 			}
-			if m.has(dueAgain) && g.looked && !m.passed(g.lastEvent) {
-				g.looked = false
+			if m.has(dueAgain) && g.inspected && !m.passed(g.lastEvent) {
+				g.inspected = false
 				m.Seen["group: due again"]++
 			}
 		}

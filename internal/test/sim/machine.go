@@ -170,7 +170,7 @@ func (m *machine) step() bool {
 		return true
 	}
 	progress, err := m.owner.Advance(w.now)
-	m.look(progress, err)
+	m.inspect(progress, err)
 	if w.tracing && (progress || err != nil) {
 		w.logf("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.positions.Chain.Seq, err)
 	}
@@ -192,8 +192,8 @@ func (m *machine) draining() bool {
 	return false
 }
 
-// look holds against the chain what the machine took in, and notes what can be seen.
-func (m *machine) look(progress bool, err error) {
+// inspect holds against the chain what the machine took in, and notes what can be seen.
+func (m *machine) inspect(progress bool, err error) {
 	w, positions, phase := m.w, m.owner.Positions(), m.owner.Phase()
 	if positions.Chain.Seq < m.positions.Chain.Seq {
 		m.seeRebuild()

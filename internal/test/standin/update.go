@@ -117,12 +117,12 @@ func (c *cycle) meetDemands() {
 	}
 	var gangs []string
 	for _, id := range c.jobs.ids() {
-		r := c.jobs.look(id).latest()
+		r := c.jobs.peek(id).latest()
 		if r == nil || c.demands[r.id] == 0 {
 			continue
 		}
 		c.done = append(c.done, r.id)
-		if j := c.jobs.look(id); j.over() || r.over() {
+		if j := c.jobs.peek(id); j.over() || r.over() {
 			continue
 		}
 		j := c.jobs.edit(id)
@@ -136,7 +136,7 @@ func (c *cycle) meetDemands() {
 		}
 	}
 	for _, id := range c.jobs.ids() { // of a gang, all or none
-		j := c.jobs.look(id)
+		j := c.jobs.peek(id)
 		if r := j.latest(); !j.over() && r != nil && !r.over() && slices.Contains(gangs, j.gang()) {
 			c.preempt(c.jobs.edit(id), "", "Preempted by scheduler")
 		}
@@ -146,7 +146,7 @@ func (c *cycle) meetDemands() {
 // expireExecutors ends all runs on executors that were not heard of for too long.
 func (c *cycle) expireExecutors() {
 	for _, id := range c.jobs.ids() {
-		j := c.jobs.look(id)
+		j := c.jobs.peek(id)
 		r := j.latest()
 		if r == nil || r.over() || j.over() {
 			continue
@@ -162,7 +162,7 @@ func (c *cycle) expireExecutors() {
 // validate says of new jobs whether they fit anywhere.
 func (c *cycle) validate() {
 	for _, id := range c.jobs.ids() {
-		if j := c.jobs.look(id); j.validated || j.over() || !j.queued {
+		if j := c.jobs.peek(id); j.validated || j.over() || !j.queued {
 			continue
 		}
 		j := c.jobs.edit(id)
