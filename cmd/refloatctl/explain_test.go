@@ -223,7 +223,7 @@ func TestExplainQueue(t *testing.T) {
 			t.Errorf("%v: codes %v, rules %v; want %v, %v", c.what, got.Codes, got.Rules, codes, rules)
 		}
 		for _, l := range []struct {
-			got  query.Fates
+			got  query.Outcomes
 			want []string
 		}{{got.Failed, list("jobs", "--state", "Failed")}, {got.Pending, list("jobs", "--waiting")}} {
 			if l.got.Count != len(l.want) || len(l.got.Jobs) != len(l.want) {

@@ -95,9 +95,9 @@ func TestWhatifEitherWay(t *testing.T) {
 		}
 		return name
 	}
-	side := func(against, candidate int, retries, runs, seconds, fates string) string {
+	side := func(against, candidate int, retries, runs, seconds, outcomes string) string {
 		r := jsonLine(t, inProcess(t, "whatif", "--log", log, "--against", path(against), "--policies", path(candidate), "-o", "json").exits(t, exitFinding).out)
-		return strings.TrimSpace(fmt.Sprintln(r["changed"], r["notCompared"], r[retries], r[runs], r[seconds], r[fates]))
+		return strings.TrimSpace(fmt.Sprintln(r["changed"], r["notCompared"], r[retries], r[runs], r[seconds], r[outcomes]))
 	}
 	for _, c := range []struct {
 		few, many int

@@ -127,7 +127,7 @@ func (d *document) mapping(n *yaml.Node, path, row string, out reflect.Value) {
 	for _, e := range d.entries(n, path) {
 		at, rowAt := join(path, shown(e.key.Value)), join(row, e.key.Value)
 		if i := slices.IndexFunc(fields, func(f structField) bool { return f.name == e.key.Value }); i >= 0 {
-			if f, ok := d.system.row(rowAt, ""); ok && f.Fate == Ignored {
+			if f, ok := d.system.row(rowAt, ""); ok && f.Treatment == Ignored {
 				continue // not even read: what a server writes there changes with its version
 			}
 			d.decode(e.value, at, rowAt, out.FieldByIndex(fields[i].index))

@@ -164,7 +164,7 @@ const (
 	codeNever    = "RP106"
 )
 
-var rowUnreachable = Field{Case: "a rule that is never reached", Fate: Dropped, Why: "rules before it match whenever it does, or it never matches, so nothing is lost by leaving it out"}
+var rowUnreachable = Field{Case: "a rule that is never reached", Treatment: Dropped, Why: "rules before it match whenever it does, or it never matches, so nothing is lost by leaving it out"}
 
 // files groups the policies by workload.
 func (c *conversion) files(workloads []*Workload, set *policyfile.Set) (files []PolicyFile) {

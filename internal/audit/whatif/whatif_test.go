@@ -347,7 +347,7 @@ func TestStory(t *testing.T) {
 	// which the second succeeded, and three of job2.
 	r := results[0]
 	if r.Changed != 2 || r.RetriesFewer != 5 || r.RunsFewer != 5 || r.RunSeconds != 300 || r.RetriesMore != 0 ||
-		r.Ended != (whatif.Fates{Succeeded: 1, Failed: 1}) || r.NotCompared != 4 {
+		r.Ended != (whatif.Outcomes{Succeeded: 1, Failed: 1}) || r.NotCompared != 4 {
 		t.Errorf("limit 2: %+v", r)
 	}
 	if len(r.Rows) != 1 || r.Rows[0].Cause != "OOMKilled" || r.Rows[0].Queue != "ml" || r.Rows[0].Rule != "oom" || r.Rows[0].Count != 2 {
@@ -427,32 +427,32 @@ func TestEitherSideIsTheBaseline(t *testing.T) {
 		}
 		return results[0]
 	}
-	want := whatif.Fates{Succeeded: 2, Failed: 1}
+	want := whatif.Outcomes{Succeeded: 2, Failed: 1}
 	fewer, more := run(5, 2), run(2, 5)
-	if fewer.RetriesFewer != 1+3+3 || fewer.RunsFewer != 7 || fewer.RunSeconds != 420 || fewer.Ended != want || fewer.RetriesMore+fewer.RunsMore != 0 || fewer.RunOn != (whatif.Fates{}) {
+	if fewer.RetriesFewer != 1+3+3 || fewer.RunsFewer != 7 || fewer.RunSeconds != 420 || fewer.Ended != want || fewer.RetriesMore+fewer.RunsMore != 0 || fewer.RunOn != (whatif.Outcomes{}) {
 		t.Errorf("a smaller limit: %+v", fewer)
 	}
 	if more.RetriesMore != fewer.RetriesFewer || more.RunsMore != fewer.RunsFewer || more.RunSecondsMore != fewer.RunSeconds || more.RunOn != fewer.Ended || more.RetriesFewer+more.RunsFewer != 0 {
 		t.Errorf("the other way round: %+v", more)
 	}
 	// The history has nothing behind the sixth failure of job2.
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
 		t.Errorf("a larger limit than the history's: %+v", r)
 	}
 	// It fails the job, and ends before the retry that the larger limit grants: that is pending.
 	end := events[len(events)-1].Publish
 	events = append(events, jobErrors(t, "job2", end))
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Open: 1}) {
 		t.Errorf("a larger limit than the history's, which failed the job at its end: %+v", r)
 	}
 	// It goes on without that retry.
 	later := jobErrors(t, "other", end+int64(time.Hour))
 	later.Position.Entry++
 	events = append(events, later)
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Unknown: 1}) {
 		t.Errorf("a larger limit than the history's, which failed the job: %+v", r)
 	}
-	if r := run(9, 2); r.Ended != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+	if r := run(9, 2); r.Ended != (whatif.Outcomes{Succeeded: 2, Unknown: 1}) {
 		t.Errorf("against a larger limit than the history's, which failed the job: %+v", r)
 	}
 }
