@@ -56,7 +56,7 @@ func TestExplainAll(t *testing.T) {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, x.Basis.Diverged)
 				}
 				matched := ""
-				for _, r := range x.Basis.Rungs {
+				for _, r := range x.Basis.Traces {
 					if r.Matched {
 						matched = r.Policy + "/" + r.Rule
 					}

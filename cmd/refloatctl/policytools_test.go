@@ -130,7 +130,7 @@ func TestEval(t *testing.T) {
 		t.Errorf("%v: %s", object(d).follows(contract), r.out)
 	}
 	if ladder, _ := o["ladder"].([]any); len(ladder) != 13 {
-		t.Errorf("%d rungs", len(ladder))
+		t.Errorf("%d rules in the ladder", len(ladder))
 	}
 }
 

@@ -39,7 +39,7 @@ type StoryOfRun struct {
 
 // RulesTried are the rules that were tried on a failed run, in order.
 type RulesTried struct {
-	Ladder []Rung
+	Ladder []RuleTrace
 	Lost   string // why they are unknown; "": they are known
 }
 
@@ -205,5 +205,5 @@ func rulesTried(c audit.Case, at *PoliciesAt, unread error) *RulesTried {
 	if err != nil && !errors.Is(err, audit.ErrDifferent) {
 		return &RulesTried{Lost: err.Error()}
 	}
-	return &RulesTried{Ladder: LadderOf(x.Rungs)}
+	return &RulesTried{Ladder: LadderOf(x.Traces)}
 }

@@ -110,10 +110,10 @@ func groupEffect(d *chain.Decision, at *PoliciesAt) string {
 }
 
 // LadderOf returns the rules that were, or would have been, tried.
-func LadderOf(rungs []policy.Rung) []Rung {
-	ladder := []Rung{}
-	for _, r := range rungs {
-		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+func LadderOf(traces []policy.RuleTrace) []RuleTrace {
+	ladder := []RuleTrace{}
+	for _, r := range traces {
+		line := RuleTrace{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
 		if r.Tried && !r.Matched {
 			line.Failed = r.Failed.String()
 		}
