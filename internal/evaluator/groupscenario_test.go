@@ -169,20 +169,20 @@ func (s *groupScenario) event(words []string) *pb.Event {
 	}
 	switch words[0] {
 	case "submit":
-		wish := hostile{"id": job}
+		submitted := hostile{"id": job}
 		grace := int64(0)
 		for _, word := range words[2:] {
 			name, value, _ := strings.Cut(word, "=")
 			switch name {
 			case "gang":
-				wish["armadaproject.io/gangId"], wish["armadaproject.io/gangCardinality"], _ = strings.Cut(value, "/")
+				submitted["armadaproject.io/gangId"], submitted["armadaproject.io/gangCardinality"], _ = strings.Cut(value, "/")
 			case "grace":
 				grace, _ = strconv.ParseInt(value, 10, 64)
 			default:
-				wish[name] = value
+				submitted[name] = value
 			}
 		}
-		ev := wish.submission(0)
+		ev := submitted.submission(0)
 		ev.GetSubmitJob().MainObject = &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{TerminationGracePeriodSeconds: grace}}}
 		return ev
 	case "lease":
