@@ -114,7 +114,7 @@ func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *poli
 	if f.output == show.FormJSON {
 		err = show.JSONLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, traces))
 	} else {
-		why := audit.WhyLeft(set.Set, queue, math.MaxInt64) // a pause does not
+		why := audit.WhyNotRestarted(set.Set, queue, math.MaxInt64) // a pause does not
 		if why == "" && u.Reason == policy.MemberCancelled {
 			why = "a member was cancelled that would have to run again"
 		}

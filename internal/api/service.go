@@ -282,7 +282,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 					return nil, err
 				}
 			}
-			return now.Base.Taking(id, then.Base), nil
+			return now.Base.Replacing(id, then.Base), nil
 		},
 	})
 	if err == nil && len(done.Changes) == 0 {

@@ -83,7 +83,7 @@ func (s *Set) UnitEnded(u *UnitFailure) UnitVerdict {
 	switch {
 	case u.Halted || u.Barred:
 		v.Action = Leave
-	case restarts.left(u):
+	case restarts.remain(u):
 		if v.restartUnit(u, &restarts); !u.CanReach(RestartUnit, v.Keep) {
 			v.Action, v.Delay = Leave, 0
 		}
@@ -103,7 +103,7 @@ func (v *UnitVerdict) restartUnit(u *UnitFailure, r *UnitRestarts) {
 // that of the default. false: it does not ask the rules.
 func (s *Set) RuleOf(u *UnitFailure) (place int, asked bool) {
 	restarts := s.UnitSettings(u.Policy, u.Part).Restarts
-	if u.Halted || u.Barred || restarts.left(u) {
+	if u.Halted || u.Barred || restarts.remain(u) {
 		return 0, false
 	}
 	if g := s.groups[u.Policy]; g != nil {
@@ -112,8 +112,8 @@ func (s *Set) RuleOf(u *UnitFailure) (place int, asked bool) {
 	return place, true
 }
 
-// left reports whether some are for a unit that failed.
-func (r *UnitRestarts) left(u *UnitFailure) bool {
+// remain reports whether some are for a unit that failed.
+func (r *UnitRestarts) remain(u *UnitFailure) bool {
 	return r.On != RestartNever && u.UnitRestarts < r.Limit
 }
 

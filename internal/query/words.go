@@ -97,7 +97,7 @@ func groupEffect(d *chain.Decision, at *PoliciesAt) string {
 		if at == nil {
 			return audit.GroupSentence(d.Group, "")
 		}
-		return audit.GroupSentence(d.Group, audit.WhyLeft(at.Set.Set, d.Queue, d.Time))
+		return audit.GroupSentence(d.Group, audit.WhyNotRestarted(at.Set.Set, d.Queue, d.Time))
 	case d.Code == policy.GangRetry:
 		return "all members of the gang start again together; the rules of the group were not asked"
 	case d.Code == policy.GroupRestart, d.Code == policy.GroupOver:

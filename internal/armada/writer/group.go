@@ -58,7 +58,7 @@ func (a lateLease) job() string { return a.jobID }
 func (voidHolds) job() string   { return "" }
 
 // member takes in a change of a member.
-func (t *taking) member(r *chain.MemberChange) {
+func (t *collector) member(r *chain.MemberChange) {
 	if !storable(r.RunID) {
 		return
 	}
@@ -100,7 +100,7 @@ func groupName(name string) string {
 }
 
 // isHeld reports whether the message has a MemberHeld of a job that is in effect.
-func (t *taking) isHeld(job string) bool {
+func (t *collector) isHeld(job string) bool {
 	if t.heldHere == nil {
 		t.heldHere = map[string]bool{}
 		for i, r := range t.msg.Records {
@@ -126,7 +126,7 @@ func groupOf(r *chain.MemberChange) group.Key {
 
 // graces returns the longest grace of pods that may be alive, of the members that the message
 // starts again together: those of a gang, and those of a group that records give one time.
-func (t *taking) graces() map[start]time.Duration {
+func (t *collector) graces() map[start]time.Duration {
 	if t.gracesHere == nil {
 		t.gracesHere = map[start]time.Duration{}
 		for i, r := range t.msg.Records {
@@ -154,7 +154,7 @@ func graceOf(j *jobdb.Job) time.Duration {
 }
 
 // ended returns the groups that end in the message, and a sentence on why.
-func (t *taking) ended() map[group.Key]string {
+func (t *collector) ended() map[group.Key]string {
 	if t.endedHere == nil {
 		t.endedHere = map[group.Key]string{}
 		for _, r := range t.msg.Records {
@@ -180,7 +180,7 @@ func sentence(g *chain.GroupEnded) string {
 }
 
 // stoppedByRestart reports whether a restart has told a run to stop, and no other run was leased since.
-func (t *taking) stoppedByRestart(job, run string) bool {
+func (t *collector) stoppedByRestart(job, run string) bool {
 	j := t.jobs(job)
 	return j != nil && j.Member.Restarting && j.Queueing.LatestRun == run
 }

@@ -293,7 +293,7 @@ func TestTakeEnded(t *testing.T) {
 		}
 		msg.Acted = []bool{false, true}
 		m := New(Config{Mode: HoldBack})
-		m.Take(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j"} })
+		m.Collect(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j"} })
 		if a, ok := m.actions[len(m.actions)-1].(stopped); !ok || a.ended != tt.want {
 			t.Errorf("group g of %s/%s has ended: %+v, want the member of q/s ended: %v", tt.queue, tt.set, a, tt.want)
 		}

@@ -419,7 +419,7 @@ func TestTake(t *testing.T) {
 		if tt.record != nil {
 			msg.Records, msg.Acted = []chain.Record{tt.record}, []bool{tt.acted}
 		}
-		m.Take(msg, func(string) *jobdb.Job { return tt.job })
+		m.Collect(msg, func(string) *jobdb.Job { return tt.job })
 		var got []string
 		for _, a := range m.actions {
 			got = append(got, named(a))

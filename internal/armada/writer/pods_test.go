@@ -139,7 +139,7 @@ func TestTakeGraces(t *testing.T) {
 	jobs["lost"] = &jobdb.Job{JobID: "lost", Queueing: jobdb.Queueing{OpenRuns: 1}, Submit: jobdb.Submit{GraceSeconds: 200}}
 	msg.Records, msg.Acted = append(msg.Records, lost), append(msg.Acted, false)
 	m := New(Config{Mode: HoldBack})
-	m.Take(msg, func(id string) *jobdb.Job { return jobs[id] })
+	m.Collect(msg, func(id string) *jobdb.Job { return jobs[id] })
 	got := map[string]time.Duration{}
 	for _, a := range m.actions {
 		if r, ok := a.(restarted); ok {
@@ -158,7 +158,7 @@ func TestTakeGangProof(t *testing.T) {
 	for gang, want := range map[string]int{"": 1, "g": 0} {
 		msg := &sink.Message{Events: taken(t, []string{"marker"}).Events, Records: []chain.Record{&chain.RetryReady{JobID: "j", RunID: "r"}}, Acted: []bool{true}}
 		m := New(Config{Mode: HoldBack})
-		m.Take(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j", Submit: jobdb.Submit{GangID: gang}} })
+		m.Collect(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j", Submit: jobdb.Submit{GangID: gang}} })
 		if n := len(m.actions) - 1; n != want {
 			t.Errorf("in gang %q, the proof that one pod is gone has %d effects, want %d: a gang waits for all of its pods", gang, n, want)
 		}

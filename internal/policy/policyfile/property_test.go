@@ -294,7 +294,7 @@ func TestParseCanonicalHeld(t *testing.T) {
 		mixed := held
 		for _, id := range append(held.Resources(), other.Resources()...) {
 			if rapid.Bool().Draw(t, "take "+id.String()) {
-				mixed = mixed.Taking(id, other)
+				mixed = mixed.Replacing(id, other)
 			}
 		}
 		data, before := mixed.Canonical(), held.Canonical()

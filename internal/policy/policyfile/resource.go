@@ -143,8 +143,8 @@ func (s *Set) Without(ids ...ID) *Set {
 	return build(c)
 }
 
-// Taking returns the set with a resource as in another set, or without it if the other set does not have it.
-func (s *Set) Taking(id ID, from *Set) *Set {
+// Replacing returns the set with a resource as in another set, or without it if the other set does not have it.
+func (s *Set) Replacing(id ID, from *Set) *Set {
 	at, ok := from.find(id)
 	if !ok {
 		return s.Without(id)

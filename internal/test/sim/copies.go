@@ -60,8 +60,8 @@ func (m *mirror) Due() time.Time {
 // Keeps says that the scheduler's tables have no job any more.
 func (m *mirror) Keeps(context.Context, jobdb.Tx, []string) (map[string]bool, error) { return nil, nil }
 
-// Take notes the decisions that have an effect on the rows.
-func (m *mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
+// Collect notes the decisions that have an effect on the rows.
+func (m *mirror) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	w := m.w
 	if isCopy(&msg.Log) || msg.Superseded {
 		w.fail("the message at %v of partition %d is mirrored (a copy: %v, superseded: %v)", msg.Log.Position, m.part, isCopy(&msg.Log), msg.Superseded)
