@@ -280,8 +280,8 @@ func openCopy(t *testing.T, dir string) eventlog.Topic {
 func TestOneProcess(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	h := doctor.Holder{Evaluator: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40001"}, Owner: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40002", Since: "then"}, Ingester: doctor.Party{Address: "[fd00::1]:7"}}
-	if err := reportTable(&out, nil, []doctor.Holder{h}, false); err != nil {
+	h := doctor.Clients{Evaluator: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40001"}, Owner: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40002", Since: "then"}, Ingester: doctor.Party{Address: "[fd00::1]:7"}}
+	if err := reportTable(&out, nil, []doctor.Clients{h}, false); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "evaluator-0 10.0.0.1 "); n != 2 || !strings.Contains(out.String(), " fd00::1 ") {

@@ -24,9 +24,9 @@ type Placement interface {
 // process cannot own it.
 type steppingBack interface{ StepBack(d time.Duration) }
 
-// Holding is the producer, the state and the policies that an owner has during one term
+// Ownership is the producer, the state and the policies that an owner has during one term
 // of ownership.
-type Holding struct {
+type Ownership struct {
 	Store     Store
 	Policies  *policylog.Log
 	Publisher eventlog.Publisher
@@ -39,7 +39,7 @@ type Loop struct {
 	Config    Config    // except for what Holding has
 	Placement Placement // nil: the partition is always placed here
 	// Acquire obtains what a life needs: first the exclusive producer, then the state.
-	Acquire func(ctx context.Context) (*Holding, error)
+	Acquire func(ctx context.Context) (*Ownership, error)
 	// Refused, if set, is called with the reason if the partition cannot be owned until
 	// an operator acts, and with nil when it can again; the loop checks every RefusedWait.
 	// If it is not set, Run returns the error.

@@ -51,7 +51,7 @@ func (w *writing) begin(ctx context.Context) error {
 		return w.failed("read the start position of copies", err)
 	}
 	w.known, w.due = true, 0
-	err = w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_held WHERE partition = $1)", w.cfg.Partition).Scan(&w.holding)
+	err = w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_held WHERE partition = $1)", w.cfg.Partition).Scan(&w.hasHeld)
 	return w.failed("look for held members", err)
 }
 

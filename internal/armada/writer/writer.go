@@ -53,7 +53,7 @@ type Writer struct {
 	due       int64             // Unix nanoseconds; never: no retry is pending
 	since     eventlog.Position // decisions on messages up to here are not copied to events
 	known     bool              // since, due and holding are loaded
-	holding   bool              // members may be held before their first start
+	hasHeld   bool              // members may be held before their first start
 }
 
 // New returns the Writer of a partition. Its tables are part of our schema (package
