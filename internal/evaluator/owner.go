@@ -282,7 +282,7 @@ func (o *Owner) restore() error {
 	if err != nil {
 		return err
 	}
-	if err := o.mustHold(m.Positions); err != nil {
+	if err := o.mustReach(m.Positions); err != nil {
 		return err
 	}
 	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Positions)

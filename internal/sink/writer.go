@@ -224,7 +224,7 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	if err := errors.Join(err, tx.Rollback()); err != nil {
 		return fmt.Errorf("read the positions: %w", err)
 	}
-	if err := w.mustHold(p); err != nil {
+	if err := w.mustReach(p); err != nil {
 		return err
 	}
 	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Positions{Chain: p.positions.Chain, Decisions: p.positions.Decisions})
@@ -242,9 +242,9 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	return nil
 }
 
-// mustHold returns an error if a log does not reach the position of the rows: they follow
+// mustReach returns an error if a log does not reach the position of the rows: they follow
 // from durable messages, so the log has lost its end, or is a different one.
-func (w *Writer) mustHold(p *part) error {
+func (w *Writer) mustReach(p *part) error {
 	for _, l := range []struct {
 		name  string
 		topic eventlog.Topic

@@ -226,7 +226,7 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
 	if to.Chain.Seq < p.positions.Chain.Seq || to.Events.Compare(p.positions.Events) < 0 {
 		w.fail("%v goes back from envelope %d to %d", p, p.positions.Chain.Seq, to.Chain.Seq)
 	}
-	w.mustHold(p, p.number, to.Chain)
+	w.mustBeInChain(p, p.number, to.Chain)
 	p.checkCopied(w, t)
 	for _, c := range t.changes {
 		for _, r := range c.Releases {

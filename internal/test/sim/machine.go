@@ -103,7 +103,7 @@ func (m *machine) start() bool {
 			Point:   m.point,
 			Ignored: m.ignored,
 			Committed: func(c evaluator.Commit) {
-				w.mustHold(m, m.part, chain.End{Seq: c.Envelope.Seq, Link: chain.Link(c.Envelope.Append(nil))})
+				w.mustBeInChain(m, m.part, chain.End{Seq: c.Envelope.Seq, Link: chain.Link(c.Envelope.Append(nil))})
 			},
 		},
 	})
@@ -202,7 +202,7 @@ func (m *machine) inspect(progress bool, err error) {
 		if positions.Chain.Seq < m.positions.Chain.Seq {
 			w.fail("%v goes back from envelope %d to %d", m, m.positions.Chain.Seq, positions.Chain.Seq)
 		}
-		w.mustHold(m, m.part, positions.Chain)
+		w.mustBeInChain(m, m.part, positions.Chain)
 		m.positions = positions
 		if phase == "catching up" {
 			w.saw(SawCatchUp)
