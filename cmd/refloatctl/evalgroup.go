@@ -289,7 +289,7 @@ func groupOutcomeJSON(g *suite.GroupOutcome) *groupOut {
 	}
 	out := &groupOut{
 		Verdicts: []unitEndJSON{}, Ladder: groupLadderJSON(g.Ladder), Units: []unitStateJSON{},
-		Restarted: orEmpty(g.Restarted), Held: orEmpty(g.Held), Released: orEmpty(g.Released), Stopped: orEmpty(g.Stopped),
+		Restarted: orEmpty(g.Restarted), Held: orEmpty(g.Held), Released: orEmpty(g.Unheld), Stopped: orEmpty(g.Stopped),
 		State: g.State.String(), Reason: g.Reason.String(), Used: g.Used, Max: g.Max,
 	}
 	for _, v := range g.Ended {

@@ -306,7 +306,7 @@ func (s *State) settleGroups() {
 	}
 	for _, ge := range s.msg.groups {
 		if ge.g != nil {
-			s.releaseHeld(ge)
+			s.unholdMembers(ge)
 		}
 	}
 	for _, ge := range s.msg.groups {
@@ -383,18 +383,18 @@ func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
 	}
 }
 
-// releaseHeld releases the members that may start (semantics.md 12.7).
-func (s *State) releaseHeld(ge *groupEntry) {
+// unholdMembers releases the members that may start (semantics.md 12.7).
+func (s *State) unholdMembers(ge *groupEntry) {
 	if ge.g.State != policy.GroupActive || ge.g.Halted {
 		return
 	}
 	for _, part := range ge.g.Parts {
-		if !ge.g.MayRelease(part) {
+		if !ge.g.MayUnhold(part) {
 			continue
 		}
-		for u := part.NextReleasable(); u != nil; u = part.NextReleasable() {
+		for u := part.NextToUnhold(); u != nil; u = part.NextToUnhold() {
 			m := u.NextHeld()
-			if !s.happens(ge.g.Queue, s.changeOf(Released, u, s.entry(m.Job))) {
+			if !s.happens(ge.g.Queue, s.changeOf(Unheld, u, s.entry(m.Job))) {
 				s.refuse(ge)
 				return
 			}

@@ -21,8 +21,8 @@ import (
 type (
 	// hold keeps back the row of a member that may not start yet.
 	hold struct{ *schedulerdb.InsertJob }
-	// released lets a held member start.
-	released struct {
+	// unhold lets a held member start.
+	unhold struct {
 		jobID      string
 		retryAfter int64 // of the restart that it was held at
 	}
@@ -51,7 +51,7 @@ type (
 )
 
 func (a hold) job() string      { return a.JobID }
-func (a released) job() string  { return a.jobID }
+func (a unhold) job() string    { return a.jobID }
 func (a restarted) job() string { return a.JobID }
 func (a stopped) job() string   { return a.JobID }
 func (a lateLease) job() string { return a.jobID }
@@ -67,7 +67,7 @@ func (t *collector) member(r *chain.MemberChange) {
 	case chain.MemberJoined:
 	case chain.MemberHeld: // its submission or its restart takes that into account
 	case chain.MemberReleased:
-		a := released{jobID: r.JobID}
+		a := unhold{jobID: r.JobID}
 		if j != nil {
 			a.retryAfter = j.Queueing.RetryAfter
 		}
@@ -197,16 +197,16 @@ func (j *jobView) waitFor(w *pendingRetry, retryAfter int64) {
 	}
 }
 
-// untilReleased is the retryAfter of a member that a restart holds back.
-const untilReleased = afterAll
+// untilUnheld is the retryAfter of a member that a restart holds back.
+const untilUnheld = afterAll
 
-func (w *pendingRetry) isHeld() bool { return w.retryAfter == untilReleased }
+func (w *pendingRetry) isHeld() bool { return w.retryAfter == untilUnheld }
 
 // member does what a record of a group says.
 func (p *plan) member(a action) {
 	if _, ok := a.(voidHolds); ok {
 		for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
-			p.release(p.jobs[id], p.now)
+			p.unhold(p.jobs[id], p.now)
 		}
 		return
 	}
@@ -219,8 +219,8 @@ func (p *plan) member(a action) {
 		if !j.known && j.held == nil {
 			j.held, j.heldChanged = a.InsertJob, true
 		}
-	case released:
-		p.release(j, a.retryAfter)
+	case unhold:
+		p.unhold(j, a.retryAfter)
 	case restarted:
 		p.restart(j, a)
 	case stopped:
@@ -243,8 +243,8 @@ func (p *plan) submit(j *jobView) {
 	}
 }
 
-// release lets a held member start, at a time if a restart held it.
-func (p *plan) release(j *jobView, retryAfter int64) {
+// unhold lets a held member start, at a time if a restart held it.
+func (p *plan) unhold(j *jobView, retryAfter int64) {
 	p.submit(j)
 	if j.retry != nil && j.retry.isHeld() {
 		w := *j.retry
@@ -309,7 +309,7 @@ var (
 func (p *plan) restart(j *jobView, a restarted) {
 	after := a.RetryAfter
 	if a.held {
-		after = untilReleased
+		after = untilUnheld
 	}
 	w := &pendingRetry{
 		runID: a.RunID, policy: groupName(a.Member.Group), retryAfter: after, podUntil: p.podUntil(a.grace), avoid: a.avoid, copied: p.copied(a.at),

@@ -87,7 +87,7 @@ func TestPlanHeldAtRestart(t *testing.T) {
 	if len(p.ops) != 0 || !j.retry.isHeld() {
 		t.Fatalf("a member that is held starts: %s", p.did(t))
 	}
-	p.do(released{jobID: "j", retryAfter: 12 * second})
+	p.do(unhold{jobID: "j", retryAfter: 12 * second})
 	p.advance(j)
 	want(t, p, "info@2(2)")
 
@@ -240,7 +240,7 @@ func TestPlanHeld(t *testing.T) {
 		})
 	}
 	p, j := begin()
-	p.do(released{jobID: "j"})
+	p.do(unhold{jobID: "j"})
 	want(t, p, "InsertJob")
 	if !j.heldChanged || !j.queued || !j.known {
 		t.Errorf("after its release: %+v", j)

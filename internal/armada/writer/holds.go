@@ -49,7 +49,7 @@ func (w *writing) loadHolds(ctx context.Context, jobs map[string]*jobView, ids [
 	if !all {
 		return ids, nil
 	}
-	rows, err := w.conn.Query(ctx, "SELECT job_id FROM refloat_waits WHERE partition = $1 AND retry_after = $2", w.cfg.Partition, untilReleased)
+	rows, err := w.conn.Query(ctx, "SELECT job_id FROM refloat_waits WHERE partition = $1 AND retry_after = $2", w.cfg.Partition, untilUnheld)
 	if err != nil {
 		return nil, w.failed("find held members", err)
 	}

@@ -248,7 +248,7 @@ func (p *plan) requeue(a requeue) {
 		p.queue(j, w, a.Time)
 	}
 	if before != nil && before.isHeld() {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	j.put(w)
 }
@@ -277,7 +277,7 @@ func (p *plan) overruled(a overruled) {
 		w.copied = w.copied || p.copied(a.at) // the failure has been published since
 	}
 	if a.held {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	w.forget(p.now)
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
@@ -292,7 +292,7 @@ func (p *plan) proven(r *chain.RetryReady) {
 	w := *j.retry
 	w.retryAfter, w.podUntil = r.RetryAfter, 0
 	if j.retry.isHeld() {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	j.put(&w)
 }

@@ -42,7 +42,7 @@ func TestPlanPods(t *testing.T) {
 		"it reports its end":                   {do: []action{stops(20), requeue{byRestart, late, false, grace}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"it reports its end, which proves it":  {do: []action{stops(20), proven{ready}}, want: "EndPreemption StopRun " + waits + "due 15"},
 		"a live run is held":                   {do: []action{held}, want: "EndPreemption StopRun " + waits + "due 9.223371976854776e+09"},
-		"a live run is held, and released":     {do: []action{held, released{"j", 20 * second}}, want: "EndPreemption StopRun " + waits + "due 130"},
+		"a live run is held, and released":     {do: []action{held, unhold{"j", 20 * second}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"a live run is held, and all released": {do: []action{held, voidHolds{}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"a live run is held, and proven":       {do: []action{held, proven{ready}}, want: "EndPreemption StopRun " + waits + "due 9.223371976854776e+09"},
 		"a live run is restarted twice":        {do: []action{stops(20), again(25)}, want: "EndPreemption StopRun " + waits + "due 130"},

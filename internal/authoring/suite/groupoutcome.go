@@ -20,7 +20,7 @@ type GroupOutcome struct {
 	// Ladder is how the first of them was found.
 	Ladder []policy.GroupRuleTrace
 	// What the event did to which members, as a test names them.
-	Restarted, Held, Released, Stopped []string
+	Restarted, Held, Unheld, Stopped []string
 
 	Policy       string
 	State        policy.GroupState
@@ -107,7 +107,7 @@ func (g *GroupOutcome) changed(field string) []string {
 	case "held":
 		return g.Held
 	case "released":
-		return g.Released
+		return g.Unheld
 	}
 	return g.Stopped
 }

@@ -397,7 +397,7 @@ func (g *groupTrial) cancel(all []*member, at int64) ([]chain.Record, error) {
 // outcome collects what the records of an event say about the group.
 func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOutcome {
 	out := &GroupOutcome{Policy: g.last.Policy, State: g.last.State, Reason: g.last.Reason, roster: g.roster}
-	var restarted, held, released, stopped []place
+	var restarted, held, unheld, stopped []place
 	anew := decided.Decision == nil || decided.Decision.Code != policy.GangRetry // else a gang was restarted, and counts go on
 	ended := func(m *chain.Member, v *chain.GroupVerdict, run *policy.Failure, succeeded bool) {
 		u := &policy.UnitFailure{
@@ -437,7 +437,7 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 			case chain.MemberHeld:
 				held = append(held, p)
 			case chain.MemberReleased:
-				released, m.ready = append(released, p), max(m.ready, decided.Time)
+				unheld, m.ready = append(unheld, p), max(m.ready, decided.Time)
 			case chain.MemberRestart:
 				restarted, m.ready = append(restarted, p), r.RetryAfter
 				m.noteStopped()
@@ -451,7 +451,7 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 		}
 	}
 	out.Restarted, out.Held = g.roster.names(restarted), g.roster.names(held)
-	out.Released, out.Stopped = g.roster.names(released), g.roster.names(stopped)
+	out.Unheld, out.Stopped = g.roster.names(unheld), g.roster.names(stopped)
 	g.snapshot(out)
 	before := g.last.Units
 	for _, u := range out.Units {

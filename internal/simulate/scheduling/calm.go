@@ -283,7 +283,7 @@ func (o *outlook) mayDisplace(g int32) bool {
 		}
 	}
 	o.reserve(g)
-	defer o.release()
+	defer o.unreserve()
 	if gang.label != "" {
 		return slices.ContainsFunc(c.labelled(gang.label).nodes, func(nodes []int32) bool { return o.haveRoom(gang, nodes) })
 	}
@@ -326,7 +326,7 @@ func (o *outlook) reserve(g int32) {
 	}
 }
 
-func (o *outlook) release() {
+func (o *outlook) unreserve() {
 	for _, n := range o.nodes {
 		o.isReserved[n] = false
 		clear(o.c.of(o.reserved, n))

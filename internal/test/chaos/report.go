@@ -56,7 +56,7 @@ func (c *campaign) report(violations []string, err error) string {
 	line("| failed runs, each with one record | %d |", s.Failed)
 	line("| decisions, not decided, parked | %d, %d, %d |", s.Decisions, s.NotDecided, s.Parked)
 	line("| groups bound, ended; jobs that are no member of the one they name | %d, %d; %d |", s.Groups.Bound, s.Groups.Ended, s.Groups.Found)
-	line("| members held, released, restarted, stopped | %d, %d, %d, %d |", s.Groups.Held, s.Groups.Released, s.Groups.Restarted, s.Groups.Stopped)
+	line("| members held, released, restarted, stopped | %d, %d, %d, %d |", s.Groups.Held, s.Groups.Unheld, s.Groups.Restarted, s.Groups.Stopped)
 	line("| failed runs that a restart or an end had told to stop | %d |", s.Groups.Absorbed)
 	line("| envelopes, claims | %d, %d |", s.Envelopes, s.Claims)
 	line("| rows of the job database | %d |", s.Rows)

@@ -72,14 +72,14 @@ func groupHistories() (*pool, error) {
 
 // Groups counts records of groups.
 type Groups struct {
-	Bound, Found, Ended                int
-	Held, Released, Restarted, Stopped int // members
-	Absorbed                           int // failures of runs that were told to stop, or of what has ended
+	Bound, Found, Ended              int
+	Held, Unheld, Restarted, Stopped int // members
+	Absorbed                         int // failures of runs that were told to stop, or of what has ended
 }
 
 func (g *Groups) add(o *Groups) {
 	g.Bound, g.Found, g.Ended = g.Bound+o.Bound, g.Found+o.Found, g.Ended+o.Ended
-	g.Held, g.Released, g.Restarted, g.Stopped = g.Held+o.Held, g.Released+o.Released, g.Restarted+o.Restarted, g.Stopped+o.Stopped
+	g.Held, g.Unheld, g.Restarted, g.Stopped = g.Held+o.Held, g.Unheld+o.Unheld, g.Restarted+o.Restarted, g.Stopped+o.Stopped
 	g.Absorbed += o.Absorbed
 }
 
@@ -130,7 +130,7 @@ func (s *groupScan) take(r *pb.Record) {
 		}
 		s.held[v.MemberHeld.JobId] = true
 	case *pb.Record_MemberReleased:
-		s.Released++
+		s.Unheld++
 		s.starts(v.MemberReleased)
 		if !s.held[v.MemberReleased.JobId] {
 			s.bad("job %s is released that is not held", v.MemberReleased.JobId)

@@ -13,7 +13,7 @@ import (
 )
 
 var changeSights = map[chain.Change]Sight{
-	chain.MemberHeld: SawHeld, chain.MemberReleased: SawReleased, chain.MemberRestart: SawMemberRestart, chain.MemberStopped: SawStopped,
+	chain.MemberHeld: SawHeld, chain.MemberReleased: SawUnheld, chain.MemberRestart: SawMemberRestart, chain.MemberStopped: SawStopped,
 }
 
 // groupScan follows the records of groups in the order of the log, and knows of the input

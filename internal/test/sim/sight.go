@@ -84,7 +84,7 @@ const (
 	SawBound
 	SawFinding
 	SawHeld
-	SawReleased
+	SawUnheld
 	SawMemberRestart
 	SawStopped
 	SawUnitEnded
@@ -188,7 +188,7 @@ var sightNames = [sights]string{
 	SawBound:             "a group was bound",
 	SawFinding:           "a job that names a group was not a member",
 	SawHeld:              "a member was held",
-	SawReleased:          "a member was released",
+	SawUnheld:            "a member was released",
 	SawMemberRestart:     "a member was restarted",
 	SawStopped:           "a member was stopped",
 	SawUnitEnded:         "a unit ended without a failed run",
