@@ -27,7 +27,7 @@ const (
 	RunPreempted
 	RunTerminated // ours: the pod of the run is gone
 	KnownRun      // ours: a run that Armada's tables have
-	EndedRun      // ours: likewise, and it ended
+	EndedRun      // ours: a run that Armada's tables have, which has ended
 )
 
 // NamesRun says whether an event of the kind must name a run.

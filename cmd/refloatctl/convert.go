@@ -105,7 +105,7 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 	return writeConverted(cmd, f, r)
 }
 
-// maxRetries asks the deployment how many retries its settings permit; nil: none is named.
+// maxRetries asks the deployment how many retries its settings permit; nil: no deployment is named.
 func (f *convertFlags) maxRetries(ctx context.Context) (permitted *convert.MaxRetries, err error) {
 	if f.data == "" && f.server == "" {
 		return nil, nil

@@ -30,7 +30,7 @@ type owner struct {
 	lease     Lease              // nil: the partition always belongs to this process
 	keeper    *checkpoint.Keeper // nil: no checkpoints
 	committed time.Time          // when the oldest unsynced commit was made; zero: everything is synced
-	damaged   error              // damage to the last owner's state; nil: none
+	damaged   error              // damage to the last owner's state; nil: it is undamaged
 	rebuilds  int                // how often the state was set aside
 }
 

@@ -167,7 +167,7 @@ func WhyNotRestarted(set *policy.Set, queue string, at int64) string {
 	return ""
 }
 
-// whyNotRestarted is WhyLeft as far as the decision itself says.
+// whyNotRestarted is WhyNotRestarted as far as the decision itself says.
 func whyNotRestarted(d *chain.Decision) string {
 	switch {
 	case d.Code == policy.KillSwitch, d.GlobalLimit == 0:

@@ -387,6 +387,6 @@ func TestClients(t *testing.T) {
 		{2, me, 4, Party{}, me, 0, "history"},                    // the first entry of the second ledger is; its producer only tries
 	}
 	if got := ClientsOf(f); !slices.Equal(got, want) {
-		t.Errorf("Holders = %+v, want %+v", got, want)
+		t.Errorf("ClientsOf = %+v, want %+v", got, want)
 	}
 }

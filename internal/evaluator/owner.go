@@ -60,7 +60,7 @@ type Config struct {
 	CacheJobs func() int
 	// AcceptedBy names who made these acknowledgements, for the record.
 	AcceptedBy string
-	// Fit remembers which messages had records that the log did not take; nil: none, and
+	// Fit remembers which messages had records that the log did not take; nil: it remembers nothing, and
 	// an envelope that is too large loses the partition each time.
 	Fit *Fit
 	// Synced, if set, is called when everything committed is durable, for acknowledgements

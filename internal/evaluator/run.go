@@ -36,7 +36,7 @@ type Ownership struct {
 
 // Loop keeps one partition owned, as long as it is placed here.
 type Loop struct {
-	Config    Config    // except for what Holding has
+	Config    Config    // except for what Ownership has
 	Placement Placement // nil: the partition is always placed here
 	// Acquire obtains what a life needs: first the exclusive producer, then the state.
 	Acquire func(ctx context.Context) (*Ownership, error)

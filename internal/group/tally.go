@@ -159,7 +159,7 @@ func (u *Unit) hasRoom() bool {
 // CanUnhold reports whether the unit has a member that may start once its part may.
 func (u *Unit) CanUnhold() bool { return u.State == Active && u.Held() > 0 && u.hasRoom() }
 
-// NextToUnhold returns the first unit that is Releasable, or nil.
+// NextToUnhold returns the first unit that CanUnhold, or nil.
 func (p *Part) NextToUnhold() *Unit {
 	for h := &p.tally.releasable; len(*h) > 0; {
 		u := (*h)[0]

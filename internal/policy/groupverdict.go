@@ -41,7 +41,7 @@ type UnitFailure struct {
 	Policy, Part string
 	Succeeded    bool
 	Reason       UnitReason
-	Run          *Failure // the run that failed it; nil: none did
+	Run          *Failure // the run that failed it; nil: no run failed it
 	UnitRestarts uint32   // of the unit, by its restarts
 	Counted      uint32   // of the group
 	Restarted    func(rule string) uint32

@@ -275,7 +275,7 @@ type attempt struct {
 	slot      slot
 	edit      *Edit
 	request   string
-	abandoned <-chan struct{} // closed when the append that was left behind has ended; nil: none
+	abandoned <-chan struct{} // closed when the append that was left behind has ended; nil: no append was
 }
 
 func (a *attempt) end() {
@@ -367,7 +367,7 @@ func (s *Store) once(ctx context.Context, a *attempt) (*Version, error) {
 	return nil, nil
 }
 
-// made returns the generation that a request made; nil: none yet.
+// made returns the generation that a request made; nil: it made no generation yet.
 func (s *Store) made(request string) (*Version, error) {
 	v := s.requests[nameOf(request)]
 	if v != nil && v.Request != request {

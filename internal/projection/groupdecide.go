@@ -15,7 +15,7 @@ type MemberFailure struct {
 	Over  bool // the group has ended, or the member was stopped
 	Gang  bool
 
-	Pending *Restart // the restart that stops this run; nil: none does
+	Pending *Restart // the restart that stops this run; nil: no restart stops it
 
 	state *State
 	entry *entry
@@ -199,7 +199,7 @@ type restart struct {
 	together     bool // all members have the latest retryAfter of theirs
 	anew         bool // counts start anew
 	failed       *group.Unit
-	run          *Run  // that failed it; nil: none did
+	run          *Run  // that failed it; nil: no run failed it
 	latest       int64 // retryAfter of the job of run, and of those that start together with it; 0 without a run
 }
 
@@ -434,7 +434,7 @@ func (s *State) endIfOver(ge *groupEntry) {
 	case s.happens(g.Queue, end):
 		s.endGroup(ge, end)
 	case passed && g.Quiet():
-		s.dropGroup(ge) // likewise
+		s.dropGroup(ge) // the queue is in shadow
 	default:
 		s.refuse(ge)
 	}

@@ -64,7 +64,7 @@ type Decided struct {
 	audit.Case
 	Superseded bool
 	Mode       string         // mode in which Armada's tables are written; empty: they are not
-	Release    *jobdb.Release // that contained its failure; nil: none
+	Release    *jobdb.Release // that contained its failure; nil: it was not released
 	FromLogs   bool           // the job was pruned
 }
 

@@ -233,7 +233,7 @@ func ReleaseOf(r *jobdb.Release) *Release {
 // ByCutover reports whether a release is the start of a cut-over: it released no messages.
 func (r *Release) ByCutover() bool { return r.Messages == 0 }
 
-// releaseIn finds the release that contains a message of our log; nil: none.
+// releaseIn finds the release that contains a message of our log; nil: no release contains it.
 func releaseIn(releases []*jobdb.Release, at eventlog.Position) (found *jobdb.Release) {
 	for _, r := range releases {
 		if at.Compare(r.From) > 0 && at.Compare(r.To) <= 0 {

@@ -50,7 +50,7 @@ type job struct {
 	kind      *kind
 	queue     int
 	gang      *gang  // nil: a job of its own
-	group     *group // nil: none but its gang
+	group     *group // nil: the job is in no group, at most in a gang
 	given     *Given // nil: it is drawn
 	submitted time.Duration
 	length    time.Duration // of a run that does not fail

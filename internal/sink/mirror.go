@@ -16,7 +16,7 @@ type Mirror interface {
 	// writer wrote.
 	Reset()
 	// Collect processes a message that was applied to the rows. Jobs returns a job's
-	// current row, or nil; it is valid until Take returns.
+	// current row, or nil; it is valid until Collect returns.
 	Collect(m *Message, jobs func(id string) *jobdb.Job)
 	// Write writes the result of what was taken, and what is due. It is the last step
 	// of a transaction.

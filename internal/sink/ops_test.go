@@ -31,7 +31,7 @@ func TestOps(t *testing.T) {
 				// them). Prints each row that it changed.
 				return s.apply(d)
 			case "unanswered":
-				// unanswered [queue=Q] [set=S] [t=SECONDS] [garbage]: likewise, but no envelope
+				// unanswered [queue=Q] [set=S] [t=SECONDS] [garbage]: a message as of apply, but no envelope
 				// answers it yet.
 				s.publish(d)
 				return s.step()

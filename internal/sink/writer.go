@@ -99,7 +99,7 @@ type part struct {
 	ahead        *ahead            // what may be released next; nil: not open
 	releaseCheck time.Time         // when a release may be due
 	prune        pruning
-	mirror       Mirror // nil: none
+	mirror       Mirror // nil: Armada's tables are not written
 }
 
 // batch is a number of whole envelopes, or one release.

@@ -331,7 +331,7 @@ func TestPlanUnable(t *testing.T) {
 	if j.retry != nil || !errors.Is(p.unable[0], p.unable[0]) || !strings.Contains(p.unable[0].Error(), "job j") {
 		t.Errorf("%+v %v", j, p.unable)
 	}
-	// Regression: likewise if they could be rebuilt when the retry became pending.
+	// Regression: the same error if they could be rebuilt when the retry became pending.
 	p, j = of(t, HoldBack, 11)
 	p.do(requeue{retry(40), late, false, grace})
 	j.submitted = nil

@@ -18,7 +18,7 @@ type Model struct {
 
 	policies  Policies
 	version   int    // of the semantics
-	watermark *int64 // the greatest t folded; nil: none yet
+	watermark *int64 // the greatest t folded; nil: nothing was folded yet
 	messages  int    // messages so far, the current one included
 	events    int    // events so far, the current one included
 	number    int64  // decisions so far
