@@ -27,7 +27,7 @@ const (
 	RunPreempted
 	RunTerminated // ours: the pod of the run is gone
 	KnownRun      // ours: a run that Armada's tables have
-	EndedRun      // ours: likewise, and it ended
+	EndedRun      // ours: a run that Armada's tables have, which has ended
 )
 
 // NamesRun says whether an event of the kind must name a run.
@@ -60,7 +60,7 @@ type Event struct {
 	RunID   string
 	Node    string    // RunLeased, KnownRun, EndedRun: the node; RunRunning: the first node name among its resources
 	States  JobStates // CancelJobSet
-	Submit  *Submit   // SubmitJob, also one that is told again
+	Submit  *Submit   // SubmitJob, also one that is republished
 	Error   *Error    // JobErrors, RunErrors: the first terminal error; nil when none is terminal
 	Raw     []byte    // the event's bytes in the payload
 }

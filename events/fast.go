@@ -144,7 +144,7 @@ var (
 	}
 	ours = [...]member{
 		{kind: RunTerminated, job: 1, run: 2},
-		{kind: SubmitJob}, // told again
+		{kind: SubmitJob}, // republished
 		{kind: KnownRun, job: 1, run: 2, node: 3},
 		{kind: EndedRun, job: 1, run: 2, node: 3},
 	}

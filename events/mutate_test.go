@@ -108,7 +108,7 @@ type node struct {
 	v      uint64 // of a varint
 	data   []byte // the value of any other type, a group with its end
 	fields *tree  // in place of data where the contract declares a message
-	tagLen int    // bytes of the tag at least, likewise below: overlong varints
+	tagLen int    // bytes of the tag at least; as many of the length below: overlong varints
 	lenLen int
 	wrong  int // added to the length
 }

@@ -194,7 +194,7 @@ func TestAnswersPaging(t *testing.T) {
 	if want := strings.Count(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, "\n"); len(seen) != want || first == "" {
 		t.Errorf("%d rows in pages, want %d", len(seen), want)
 	}
-	for path, says := range map[string]string{
+	for path, want := range map[string]string{
 		"decisions?sort=time&page_token=" + first:              "page_token: this is not a continuation of this list",
 		"jobs?page_token=" + first:                             "page_token: this is not a continuation of this list",
 		"decisions?sort=-time&queue=other&page_token=" + first: "page_token: this is not a continuation of this list",
@@ -212,8 +212,8 @@ func TestAnswersPaging(t *testing.T) {
 		"jobs/x?at=now":                                        "want a time such as",
 		"queues/x/story?limit=-1":                              "limit -1: want",
 	} {
-		if status, body := ask(t, server+"/refloat/v1/"+path, ""); status != http.StatusBadRequest || !strings.Contains(body, says) {
-			t.Errorf("%s: %d %s, want 400 and %q", path, status, body, says)
+		if status, body := ask(t, server+"/refloat/v1/"+path, ""); status != http.StatusBadRequest || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want 400 and %q", path, status, body, want)
 		}
 	}
 	for _, path := range []string{"jobs/nosuchjob", "jobs/nosuchjob/story", "jobs/nosuchjob/explanation", "groups/nosuchgroup", "queues/nosuchqueue/story"} {

@@ -55,30 +55,30 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 		})
 	}
 	inForce("0")
-	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).says(t, "RetryPolicy infra is valid")
-	at("apply", "-f", testPolicies, "--dry-run", "server").exits(t, exitFine).says(t, "RetryPolicy infra created (dry run)")
-	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).says(t, "RetryPolicy infra created", "generation 1")
-	at("apply", "-f", testPolicies).exits(t, exitFine).says(t, "RetryPolicy infra unchanged", "generation 1")
+	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).prints(t, "RetryPolicy infra is valid")
+	at("apply", "-f", testPolicies, "--dry-run", "server").exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
+	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).prints(t, "RetryPolicy infra created", "generation 1")
+	at("apply", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra unchanged", "generation 1")
 	inForce("1")
-	at("get", "policies").says(t, "infra   4      -        1                 Queue genomics, Queue vision-train")
-	at("get", "queues").exits(t, exitFine).says(t, `{"retryPolicies":["infra","app"]}`)
+	at("get", "policies").prints(t, "infra   4      -        1                 Queue genomics, Queue vision-train")
+	at("get", "queues").exits(t, exitFine).prints(t, `{"retryPolicies":["infra","app"]}`)
 
 	// What get prints, apply reads, and it is the same.
 	text := at("get", "resources", "-o", "yaml").exits(t, exitFine).out
 	file := writeFile(t, t.TempDir(), "all.yaml", text)
-	at("apply", "-f", file, "--prune").exits(t, exitFine).says(t, "Queue genomics unchanged", "generation 1")
+	at("apply", "-f", file, "--prune").exits(t, exitFine).prints(t, "Queue genomics unchanged", "generation 1")
 	ctl(t, "lint", file).exits(t, exitFine)
 
 	changed := writeFile(t, t.TempDir(), "infra.yaml", strings.Replace(at("get", "policies", "infra", "-o", "yaml").exits(t, exitFine).out, "retryLimit: 2", "retryLimit: 5", 1))
-	at("apply", "-f", changed, "--reason", "more").exits(t, exitFine).says(t, "RetryPolicy infra updated", "generation 2")
-	at("history", "policy", "infra").exits(t, exitFine).says(t, "RetryPolicy infra updated", "more", "first")
-	at("get", "policies", "infra", "--generation", "1", "-o", "yaml").exits(t, exitFine).says(t, "retryLimit: 2")
-	at("rollback", "policy", "infra", "--to", "1", "--reason", "back").exits(t, exitFine).says(t, "RetryPolicy infra updated", "generation 3")
-	at("get", "policies", "infra", "-o", "yaml").says(t, "retryLimit: 2")
-	at("delete", "policy", "infra").exits(t, exitEnvironment).says(t, "used by Queue genomics, Queue vision-train")
-	at("delete", "policy", "extra").exits(t, exitFine).says(t, "RetryPolicy extra deleted")
-	at("get", "policies", "extra").exits(t, exitEnvironment).says(t, "RetryPolicy extra does not exist")
-	at("apply", "-f", writeFile(t, t.TempDir(), "bad.yaml", "kind: Queue\nname: q\nkiled: true\n")).exits(t, exitFinding).says(t, "did you mean killed?")
+	at("apply", "-f", changed, "--reason", "more").exits(t, exitFine).prints(t, "RetryPolicy infra updated", "generation 2")
+	at("history", "policy", "infra").exits(t, exitFine).prints(t, "RetryPolicy infra updated", "more", "first")
+	at("get", "policies", "infra", "--generation", "1", "-o", "yaml").exits(t, exitFine).prints(t, "retryLimit: 2")
+	at("rollback", "policy", "infra", "--to", "1", "--reason", "back").exits(t, exitFine).prints(t, "RetryPolicy infra updated", "generation 3")
+	at("get", "policies", "infra", "-o", "yaml").prints(t, "retryLimit: 2")
+	at("delete", "policy", "infra").exits(t, exitEnvironment).prints(t, "used by Queue genomics, Queue vision-train")
+	at("delete", "policy", "extra").exits(t, exitFine).prints(t, "RetryPolicy extra deleted")
+	at("get", "policies", "extra").exits(t, exitEnvironment).prints(t, "RetryPolicy extra does not exist")
+	at("apply", "-f", writeFile(t, t.TempDir(), "bad.yaml", "kind: Queue\nname: q\nkiled: true\n")).exits(t, exitFinding).prints(t, "did you mean killed?")
 	var line struct {
 		Kind, Name string
 		Document   json.RawMessage
@@ -89,15 +89,15 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 
 	// Group policies are resources like the others.
 	group := writeFile(t, t.TempDir(), "group.yaml", "apiVersion: refloat.github.io/v1\nkind: GroupPolicy\nmetadata: {name: gang}\nspec: {rules: []}\n")
-	at("apply", "-f", group, "--reason", "gangs").exits(t, exitFine).says(t, "GroupPolicy gang created", "generation 5")
-	at("apply", "-f", group).exits(t, exitFine).says(t, "GroupPolicy gang unchanged")
-	at("get", "group-policies").exits(t, exitFine).says(t, "gang", `{"spec":{"rules":[]}}`)
-	at("get", "group-policies", "gang", "-o", "yaml").exits(t, exitFine).says(t, "apiVersion: refloat.github.io/v1", "rules: []")
-	at("get", "group-policies", "gong").exits(t, exitEnvironment).says(t, "GroupPolicy gong does not exist")
-	at("history", "group-policy", "gang").exits(t, exitFine).says(t, "GroupPolicy gang created", "gangs")
-	at("delete", "group-policy", "gang").exits(t, exitFine).says(t, "GroupPolicy gang deleted")
+	at("apply", "-f", group, "--reason", "gangs").exits(t, exitFine).prints(t, "GroupPolicy gang created", "generation 5")
+	at("apply", "-f", group).exits(t, exitFine).prints(t, "GroupPolicy gang unchanged")
+	at("get", "group-policies").exits(t, exitFine).prints(t, "gang", `{"spec":{"rules":[]}}`)
+	at("get", "group-policies", "gang", "-o", "yaml").exits(t, exitFine).prints(t, "apiVersion: refloat.github.io/v1", "rules: []")
+	at("get", "group-policies", "gong").exits(t, exitEnvironment).prints(t, "GroupPolicy gong does not exist")
+	at("history", "group-policy", "gang").exits(t, exitFine).prints(t, "GroupPolicy gang created", "gangs")
+	at("delete", "group-policy", "gang").exits(t, exitFine).prints(t, "GroupPolicy gang deleted")
 	p.ends(t)
-	at("get", "policies").exits(t, exitFine).says(t, "this is the newest generation in its policies log")
+	at("get", "policies").exits(t, exitFine).prints(t, "this is the newest generation in its policies log")
 
 	// What was applied decides.
 	ctl(t, "up", "--data", data, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
@@ -117,16 +117,16 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, at := served(t, data, "--policies", policies, "--feed", recordingFile("plain"), "--pace", "2x")
-	at("apply", "-f", testPolicies).exits(t, exitEnvironment).says(t, "come from the files of "+policies)
+	at("apply", "-f", testPolicies).exits(t, exitEnvironment).prints(t, "come from the files of "+policies)
 	until(t, "something is decided", func() bool {
 		return ctl(t, "get", "decisions", "--data", data, "-o", "json").out != ""
 	})
-	killed := at("kill", "retries", "--all", "--reason", "INC-1").exits(t, exitFine).says(t, "retries of all queues are killed", "(INC-1)")
+	killed := at("kill", "retries", "--all", "--reason", "INC-1").exits(t, exitFine).prints(t, "retries of all queues are killed", "(INC-1)")
 	generation, err := strconv.ParseInt(regexp.MustCompile(`generation (\d+)`).FindStringSubmatch(killed.out)[1], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at("get", "policies").exits(t, exitFine).says(t, "Retries of all queues are killed", "INC-1", "Read-only here")
+	at("get", "policies").exits(t, exitFine).prints(t, "Retries of all queues are killed", "INC-1", "Read-only here")
 	until(t, "a retry was refused", func() bool { return codesSince(t, data, generation)["KillSwitch"] > 0 })
 	p.ends(t)
 
@@ -143,19 +143,19 @@ func TestKill(t *testing.T) {
 	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").out) {
 		if o := jsonLine(t, line); o.text("code") == "KillSwitch" {
 			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10)).exits(t, exitFine).
-				says(t, "Retries of all queues are killed", "INC-1")
+				prints(t, "Retries of all queues are killed", "INC-1")
 			break
 		}
 	}
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 
 	p, at = served(t, data, "--policies", policies)
-	at("kill", "retries", "--queue", "genomcs", "--reason", "x").exits(t, exitEnvironment).says(t, `queue "genomcs" is unknown`, "did you mean genomics?", "--force")
+	at("kill", "retries", "--queue", "genomcs", "--reason", "x").exits(t, exitEnvironment).prints(t, `queue "genomcs" is unknown`, "did you mean genomics?", "--force")
 	at("kill", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
 	at("resume", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
 	at("resume", "retries", "--all", "--reason", "fixed").exits(t, exitFine)
-	at("pause", "retries", "--all", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).says(t, "paused until 2199-01-01T00:00:00Z")
-	at("history").exits(t, exitFine).says(t, "all overrides removed", "files of "+policies)
+	at("pause", "retries", "--all", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).prints(t, "paused until 2199-01-01T00:00:00Z")
+	at("history").exits(t, exitFine).prints(t, "all overrides removed", "files of "+policies)
 	p.ends(t)
 	before := codesSince(t, data, 0)
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)
@@ -179,8 +179,8 @@ func emptied(t *testing.T, data, policies string) {
 		t.Fatal(err)
 	}
 	apply := []string{"apply", "-f", policies, "--prune"}
-	at(apply...).exits(t, exitUsage).says(t, "no resource found")
-	at("apply", "-f", policies+".away", "--prune", "--allow-empty").exits(t, exitEnvironment).says(t, "come from the files of")
+	at(apply...).exits(t, exitUsage).prints(t, "no resource found")
+	at("apply", "-f", policies+".away", "--prune", "--allow-empty").exits(t, exitEnvironment).prints(t, "come from the files of")
 	until(t, "the empty directory can be confirmed", func() bool {
 		return at(append(apply, "--allow-empty", "--dry-run", "server")...).code == exitFine
 	})
@@ -204,7 +204,7 @@ func emptied(t *testing.T, data, policies string) {
 
 func TestOverrideUsage(t *testing.T) {
 	t.Parallel()
-	for args, says := range map[string]string{
+	for args, want := range map[string]string{
 		"kill":               "kill needs an argument: `kill retries`",
 		"kill retries":       "give --queue NAME, or --all",
 		"kill retries --all": "--reason TEXT is required",
@@ -225,9 +225,9 @@ func TestOverrideUsage(t *testing.T) {
 		"apply -f . --dry-run yes":    "use none, client or server",
 		"up --data x --api 0.0.0.0:1": "set permissions with --api-auth",
 	} {
-		ctl(t, strings.Fields(args)...).exits(t, exitUsage).says(t, says)
+		ctl(t, strings.Fields(args)...).exits(t, exitUsage).prints(t, want)
 	}
-	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).says(t, "no server answers at 127.0.0.1:1")
+	ctl(t, "get", "policies", "--server", "127.0.0.1:1").exits(t, exitEnvironment).prints(t, "no server answers at 127.0.0.1:1")
 }
 
 // TestHistoryGaps: a generation that had no effect is in the list too; not in the list of one resource.

@@ -75,7 +75,7 @@ func createArchive(cmd *cobra.Command, from deployment, dir string, o archive.Op
 	bar := show.NewProgress()
 	defer bar.Done()
 	o.Now = time.Now()
-	o.Progress = func(what string, n int) { bar.Say("archiving %s: %s", what, plural.Of(n, "message")) }
+	o.Progress = func(what string, n int) { bar.Update("archiving %s: %s", what, plural.Of(n, "message")) }
 	return from.archiveSource(cmd.Context(), func(src archive.Source) error {
 		for _, p := range o.Partitions {
 			if n := src.Logs.Events.Partitions(); p >= n {
@@ -232,7 +232,7 @@ verified.`,
 		Args: argument("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := asking(func(bar *show.Progress) (*archive.Report, error) {
-				return archive.Verify(cmd.Context(), args[0], func(what string) { bar.Say("verifying %s", what) })
+				return archive.Verify(cmd.Context(), args[0], func(what string) { bar.Update("verifying %s", what) })
 			})
 			if err != nil {
 				return err

@@ -21,18 +21,18 @@ import (
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	data, dir := drainedCopy(t), filepath.Join(t.TempDir(), "archive")
-	r := ctl(t, "archive", "create", dir, "--data", data, "--partition", "0,2").exits(t, exitFine).says(t, "RANGE", "SHA-256 of "+dir)
+	r := ctl(t, "archive", "create", dir, "--data", data, "--partition", "0,2").exits(t, exitFine).prints(t, "RANGE", "SHA-256 of "+dir)
 	sum := strings.TrimSpace(r.out[strings.LastIndex(r.out, " "):])
-	ctl(t, "archive", "verify", dir, "--sha256", sum).exits(t, exitFine).says(t, "verified: "+dir+" is whole", sum, "partition 2: envelopes 1 to ")
-	ctl(t, "archive", "create", dir, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"record":"ArchivedRange","range":2,`, `"partition":1`)
-	ctl(t, "archive", "create", dir, "--data", data).exits(t, exitFine).says(t, "nothing new was decided")
-	ctl(t, "archive", "verify", dir, "--sha256", sum).exits(t, exitFinding).says(t, "not the expected "+sum)
+	ctl(t, "archive", "verify", dir, "--sha256", sum).exits(t, exitFine).prints(t, "verified: "+dir+" is whole", sum, "partition 2: envelopes 1 to ")
+	ctl(t, "archive", "create", dir, "--data", data, "-o", "json").exits(t, exitFine).prints(t, `"record":"ArchivedRange","range":2,`, `"partition":1`)
+	ctl(t, "archive", "create", dir, "--data", data).exits(t, exitFine).prints(t, "nothing new was decided")
+	ctl(t, "archive", "verify", dir, "--sha256", sum).exits(t, exitFinding).prints(t, "not the expected "+sum)
 	lines := strings.Split(strings.TrimSpace(ctl(t, "archive", "verify", dir, "-o", "json").exits(t, exitFine).out), "\n")
 	if len(lines) != 4 || jsonLine(t, lines[3]+"\n")["verified"] != true || jsonLine(t, lines[0]+"\n").text("record") != "ArchivedChain" {
 		t.Errorf("as JSON: %q", lines)
 	}
-	ctl(t, "archive", "list", dir).exits(t, exitFine).says(t, "PARTITION", "\n2 ")
-	ctl(t, "archive", "list", dir, "-o", "json").exits(t, exitFine).says(t, `"record":"ArchivedRange"`)
+	ctl(t, "archive", "list", dir).exits(t, exitFine).prints(t, "PARTITION", "\n2 ")
+	ctl(t, "archive", "list", dir, "-o", "json").exits(t, exitFine).prints(t, `"record":"ArchivedRange"`)
 	if r := ctl(t, "replay", "--verify", "--data", data, "--archive", dir, "--allow-waiting").exits(t, exitFine); r.out != ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine).out {
 		t.Errorf("with an archive: %s", r.out)
 	}
@@ -46,10 +46,10 @@ func TestArchive(t *testing.T) {
 	if err := os.WriteFile(segment, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "archive", "verify", dir).exits(t, exitFinding).says(t, "problem: 000001/decisions/0000/00000000000000000000.seg: its SHA-256 is", "not verified: chain and decisions", "1 problem in ")
-	ctl(t, "archive", "verify", dir, "-o", "json").exits(t, exitFinding).says(t, `"record":"ArchiveProblem"`, `"verified":false`)
+	ctl(t, "archive", "verify", dir).exits(t, exitFinding).prints(t, "problem: 000001/decisions/0000/00000000000000000000.seg: its SHA-256 is", "not verified: chain and decisions", "1 problem in ")
+	ctl(t, "archive", "verify", dir, "-o", "json").exits(t, exitFinding).prints(t, `"record":"ArchiveProblem"`, `"verified":false`)
 
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"archive", "refloatctl archive: needs a subcommand: create, list, verify"},
 		{"archive create --data " + data, "DIR"},
 		{"archive create " + dir, "--data DIR is required"},
@@ -58,11 +58,11 @@ func TestArchive(t *testing.T) {
 		{"archive list " + dir + " -o yaml", "use table or json"},
 		{"replay --archive " + dir + " --log x --policies y", "--archive needs --verify"},
 	} {
-		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
+		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).prints(t, c.want)
 	}
-	ctl(t, "archive", "verify", data).exits(t, exitFinding).says(t, "does not belong to an archive")
-	ctl(t, "archive", "verify", t.TempDir()).exits(t, exitEnvironment).says(t, "is no archive")
-	ctl(t, "archive", "create", data, "--data", data).exits(t, exitEnvironment).says(t, "does not belong to an archive")
+	ctl(t, "archive", "verify", data).exits(t, exitFinding).prints(t, "does not belong to an archive")
+	ctl(t, "archive", "verify", t.TempDir()).exits(t, exitEnvironment).prints(t, "is no archive")
+	ctl(t, "archive", "create", data, "--data", data).exits(t, exitEnvironment).prints(t, "does not belong to an archive")
 }
 
 // segmentPerEnvelope writes the decision log of a data directory again, with a segment for each
@@ -137,19 +137,19 @@ func TestTrimmedUpToArchive(t *testing.T) {
 		}
 	}
 	// The logs alone cannot be verified, with the archive they can.
-	inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "log no longer holds this position", "--archive DIR", "--checkpoints URL")
+	inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "log no longer holds this position", "--archive DIR", "--checkpoints URL")
 	if got := inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine).out; got != verified {
 		t.Errorf("with the archive: %s, want %s", got, verified)
 	}
-	inProcess(t, "jobdb", "verify", "--data", data).exits(t, exitFinding).says(t, "log no longer holds this position")
-	inProcess(t, "jobdb", "verify", "--data", data, "--archive", dir).exits(t, exitFine).says(t, ": equal")
+	inProcess(t, "jobdb", "verify", "--data", data).exits(t, exitFinding).prints(t, "log no longer holds this position")
+	inProcess(t, "jobdb", "verify", "--data", data, "--archive", dir).exits(t, exitFine).prints(t, ": equal")
 	// Explanations need the job database and the policies only.
 	if got := inProcess(t, "explain", job, "--data", data).exits(t, exitFine).out; got != explained {
 		t.Errorf("explained: %s, want %s", got, explained)
 	}
 	// An evaluator with its state goes on, and so does the archive.
 	up("--feed", damageFeed).exits(t, exitFine)
-	inProcess(t, "archive", "create", dir, "--data", data).exits(t, exitFine).says(t, "\n2 ")
+	inProcess(t, "archive", "create", dir, "--data", data).exits(t, exitFine).prints(t, "\n2 ")
 	inProcess(t, "archive", "verify", dir).exits(t, exitFine)
 	inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine)
 	// One without state is refused: it cannot know what was decided.
@@ -157,7 +157,7 @@ func TestTrimmedUpToArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	// (With nothing new to decide, a node that ends when drained may end before it notices.)
-	up("--feed", "../../testdata/recordings/plain.jsonl.gz").exits(t, exitEnvironment).says(t, "log no longer holds this position", "partition ")
+	up("--feed", "../../testdata/recordings/plain.jsonl.gz").exits(t, exitEnvironment).prints(t, "log no longer holds this position", "partition ")
 }
 
 // TestRetentionFlags: how long topics are retained, in days too.

@@ -79,42 +79,42 @@ permissionGroupMapping:
 	p, _ := served(t, data, "--api-auth", auth, "--api-tls-cert", cert, "--api-tls-key", key)
 	tokenFile := writeFile(t, dir, "token", token+"\n")
 
-	var said strings.Builder
+	var logged strings.Builder
 	at := func(env []string, args ...string) result {
 		t.Helper()
 		r := ctlIn(t, env, append(slices.Clone(args), "--data", data)...)
-		said.WriteString(r.out + r.err)
+		logged.WriteString(r.out + r.err)
 		return r
 	}
 	trusted := []string{"--server-ca", ca}
 	with := func(args ...string) []string { return append(args, trusted...) }
 	ann := []string{"REFLOAT_PASSWORD=" + password, "REFLOAT_USER=ann"}
 
-	at(ann, with("apply", "-f", testPolicies, "--reason", "first")...).exits(t, exitFine).says(t, "RetryPolicy infra created")
-	at(nil, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitFine).says(t, "infra")
-	at([]string{"REFLOAT_TOKEN=" + token, "REFLOAT_SERVER_CA=" + ca}, "history").exits(t, exitFine).says(t, "ann", "first")
-	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).says(t, "ci lacks the permission for this request: it needs one of [kill_retries pause_retries]")
-	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).says(t, "by ann (x)")
+	at(ann, with("apply", "-f", testPolicies, "--reason", "first")...).exits(t, exitFine).prints(t, "RetryPolicy infra created")
+	at(nil, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitFine).prints(t, "infra")
+	at([]string{"REFLOAT_TOKEN=" + token, "REFLOAT_SERVER_CA=" + ca}, "history").exits(t, exitFine).prints(t, "ann", "first")
+	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).prints(t, "ci lacks the permission for this request: it needs one of [kill_retries pause_retries]")
+	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).prints(t, "by ann (x)")
 
 	// Rejected credentials.
-	at(nil, with("get", "policies")...).exits(t, exitEnvironment).says(t, "authentication required")
-	at([]string{"REFLOAT_PASSWORD=wrong-" + password}, with("get", "policies", "--user", "ann")...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
-	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).says(t, "unknown user, or wrong credentials")
-	at(ann, "get", "policies").exits(t, exitEnvironment)                                              // no TLS
-	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).says(t, "certificate") // another server's certificate
-	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).says(t, "the file contains no certificate")
+	at(nil, with("get", "policies")...).exits(t, exitEnvironment).prints(t, "authentication required")
+	at([]string{"REFLOAT_PASSWORD=wrong-" + password}, with("get", "policies", "--user", "ann")...).exits(t, exitEnvironment).prints(t, "unknown user, or wrong credentials")
+	at([]string{"REFLOAT_TOKEN=wrong-" + token}, with("apply", "-f", testPolicies)...).exits(t, exitEnvironment).prints(t, "unknown user, or wrong credentials")
+	at(ann, "get", "policies").exits(t, exitEnvironment)                                                // no TLS
+	at(ann, "get", "policies", "--server-ca", other).exits(t, exitEnvironment).prints(t, "certificate") // another server's certificate
+	at(ann, "get", "policies", "--server-ca", tokenFile).exits(t, exitUsage).prints(t, "the file contains no certificate")
 
 	// Conflicting or invalid flags.
-	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).says(t, "both a token")
-	at(nil, with("get", "policies", "--user", "ann")...).exits(t, exitUsage).says(t, "give the password in REFLOAT_PASSWORD")
-	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).says(t, "the file is empty")
-	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "lines", token+"\n"+token))...).exits(t, exitUsage).says(t, "give a single token")
-	at(nil, with("get", "policies", "--token-file", filepath.Join(dir, "none"))...).exits(t, exitUsage).says(t, "--token-file")
+	at(ann, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitUsage).prints(t, "both a token")
+	at(nil, with("get", "policies", "--user", "ann")...).exits(t, exitUsage).prints(t, "give the password in REFLOAT_PASSWORD")
+	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "empty", "\n"))...).exits(t, exitUsage).prints(t, "the file is empty")
+	at(nil, with("get", "policies", "--token-file", writeFile(t, dir, "lines", token+"\n"+token))...).exits(t, exitUsage).prints(t, "give a single token")
+	at(nil, with("get", "policies", "--token-file", filepath.Join(dir, "none"))...).exits(t, exitUsage).prints(t, "--token-file")
 	p.ends(t)
 
 	log := p.err.text() + p.out.text()
 	for _, secret := range []string{password, token, string(hash), hex.EncodeToString(sum[:]), base64.StdEncoding.EncodeToString([]byte("ann:" + password))} {
-		if strings.Contains(said.String(), secret) || strings.Contains(log, secret) {
+		if strings.Contains(logged.String(), secret) || strings.Contains(log, secret) {
 			t.Errorf("%q is printed or logged", secret)
 		}
 	}
@@ -131,10 +131,10 @@ func TestOtherMachines(t *testing.T) {
 	up := func(args ...string) result {
 		return ctl(t, append([]string{"up", "--data", filepath.Join(dir, "data"), "--exit-when-drained"}, args...)...)
 	}
-	up("--api", "0.0.0.0:0").exits(t, exitUsage).says(t, "set permissions with --api-auth FILE")
+	up("--api", "0.0.0.0:0").exits(t, exitUsage).prints(t, "set permissions with --api-auth FILE")
 	auth := writeFile(t, dir, "auth.yaml", "tokens: {ci: {sha256: "+strings.Repeat("ab", 32)+"}}\n")
-	up("--api", "0.0.0.0:0", "--api-auth", auth).exits(t, exitUsage).says(t, "unencrypted")
-	up("--api", "127.0.0.1:0", "--api-auth", writeFile(t, dir, "typo.yaml", "tokns: {}\n")).exits(t, exitUsage).says(t, "line 1: tokns: unknown field: did you mean tokens?")
+	up("--api", "0.0.0.0:0", "--api-auth", auth).exits(t, exitUsage).prints(t, "unencrypted")
+	up("--api", "127.0.0.1:0", "--api-auth", writeFile(t, dir, "typo.yaml", "tokns: {}\n")).exits(t, exitUsage).prints(t, "line 1: tokns: unknown field: did you mean tokens?")
 
 	// Plain gRPC is spoken with a server that is not loopback's by its name only where
 	// it is asked for: "0.0.0.0" is this machine all the same.
@@ -142,6 +142,6 @@ func TestOtherMachines(t *testing.T) {
 	at("apply", "-f", testPolicies).exits(t, exitFine)
 	_, port, _ := strings.Cut(regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(p.err.text())[1], ":")
 	ctl(t, "get", "policies", "--server", "0.0.0.0:"+port, "--timeout", "5s").exits(t, exitEnvironment)
-	ctl(t, "get", "policies", "--server", "0.0.0.0:"+port, "--server-plaintext").exits(t, exitFine).says(t, "infra")
+	ctl(t, "get", "policies", "--server", "0.0.0.0:"+port, "--server-plaintext").exits(t, exitFine).prints(t, "infra")
 	p.ends(t)
 }

@@ -37,11 +37,11 @@ func TestBadInput(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 
 	r := ctl(t, "up", "--data", data, "--policies", dir, "--allow-empty", "--feed", h.file, "--exit-when-drained").exits(t, exitFine)
-	r.says(t, "parked: ")
+	r.prints(t, "parked: ")
 	if strings.Contains(r.err, "ERROR") || strings.Contains(r.err, "WARN") {
 		t.Errorf("up complains:\n%s", tailOf(r.err))
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, "0 messages not decided yet; ignored: none")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "0 messages not decided yet; ignored: none")
 	sum := followed(t, data, h.messages, map[string]model.Policies{string(digest[:]): policies}, func(string) bool { return false })
 	all := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", dir, "-o", "json", "--all").exits(t, exitFine).out
 	got := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine).out
@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 	for i := range oddNames {
 		job := fmt.Sprintf("odd-%d", i)
 		for _, args := range [][]string{{"explain", job}, {"get", "job", job}} {
-			if r := ctl(t, append(args, "--data", data)...).exits(t, exitFine).says(t, job); strings.ContainsAny(r.out, rewriting+"\u202e") {
+			if r := ctl(t, append(args, "--data", data)...).exits(t, exitFine).prints(t, job); strings.ContainsAny(r.out, rewriting+"\u202e") {
 				t.Errorf("%s prints a name as it stands: %q", strings.Join(args, " "), tailOf(r.out))
 			}
 		}

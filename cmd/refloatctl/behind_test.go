@@ -61,7 +61,7 @@ func TestOtherJobDB(t *testing.T) {
 	each := func(data string, code int, texts ...string) {
 		t.Helper()
 		for _, read := range reads {
-			r := inProcess(t, append(read, "--data", data)...).exits(t, code).says(t, texts...)
+			r := inProcess(t, append(read, "--data", data)...).exits(t, code).prints(t, texts...)
 			if n := strings.Count(r.err, "warning:"); n > 1 || n > 0 && len(texts) == 0 {
 				t.Errorf("%q warns %d times:\n%s", read, n, r.err)
 			}

@@ -116,8 +116,8 @@ func (r result) exits(t *testing.T, code int) result {
 	return r
 }
 
-// says fails the test unless stdout and stderr together hold each text.
-func (r result) says(t *testing.T, texts ...string) result {
+// prints fails the test unless stdout and stderr together hold each text.
+func (r result) prints(t *testing.T, texts ...string) result {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(r.out+r.err, text) {

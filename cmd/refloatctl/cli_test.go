@@ -92,7 +92,7 @@ func TestExitCodes(t *testing.T) {
 		name string
 		args string
 		code int
-		says string
+		want string
 	}{
 		{"no command", "", exitFine, "Look at jobs and decisions:"},
 		{"help", "--help", exitFine, "Exit codes: 0 success, 1 finding"},
@@ -205,7 +205,7 @@ func TestExitCodes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).says(t, c.says)
+			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).prints(t, c.want)
 			if c.code == exitUsage || c.code == exitEnvironment {
 				if r.out != "" {
 					t.Errorf("stdout is not empty: %s", tailOf(r.out))
@@ -261,7 +261,7 @@ func TestImportTwice(t *testing.T) {
 		return all.String()
 	}
 	before := files()
-	ctl(t, "import", file, "--log", dir).exits(t, exitFine).says(t, "1559 messages, 0 of them new")
+	ctl(t, "import", file, "--log", dir).exits(t, exitFine).prints(t, "1559 messages, 0 of them new")
 	if files() != before {
 		t.Error("the second import changed the log")
 	}
@@ -273,7 +273,7 @@ func TestImportTwice(t *testing.T) {
 	half := filepath.Join(t.TempDir(), "plain.jsonl.gz")
 	writeRecording(t, half, entries[:700])
 	cut := imported(t, half)
-	ctl(t, "import", file, "--log", cut).exits(t, exitFine).says(t, "1559 messages, 859 of them new")
+	ctl(t, "import", file, "--log", cut).exits(t, exitFine).prints(t, "1559 messages, 859 of them new")
 	want := ctl(t, "replay", "--log", dir, "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
 	got := ctl(t, "replay", "--log", cut, "--policies", testPolicies, "-o", "json", "--all").exits(t, exitFine)
 	if want.out != got.out {
@@ -281,9 +281,9 @@ func TestImportTwice(t *testing.T) {
 	}
 
 	// A log can contain several recordings.
-	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "630 messages, 630 of them new")
-	ctl(t, "import", file, "--log", dir).exits(t, exitFine).says(t, "0 of them new")
-	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).says(t, "0 of them new")
+	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).prints(t, "630 messages, 630 of them new")
+	ctl(t, "import", file, "--log", dir).exits(t, exitFine).prints(t, "0 of them new")
+	ctl(t, "import", recordingFile("chaos"), "--log", dir).exits(t, exitFine).prints(t, "0 of them new")
 }
 
 // segments are the segment files of a log.

@@ -105,7 +105,7 @@ func convertFiles(cmd *cobra.Command, f convertFlags) error {
 	return writeConverted(cmd, f, r)
 }
 
-// maxRetries asks the deployment how many retries its settings permit; nil: none is named.
+// maxRetries asks the deployment how many retries its settings permit; nil: no deployment is named.
 func (f *convertFlags) maxRetries(ctx context.Context) (permitted *convert.MaxRetries, err error) {
 	if f.data == "" && f.server == "" {
 		return nil, nil
@@ -246,17 +246,17 @@ func nextSteps(out io.Writer, policies string, jobs []string, r *convert.Result)
 	}
 	fmt.Fprintf(out, "%s\n\n%s\n", converted(r), show.Bold(out, "Next"))
 	step := 0
-	say := func(format string, args ...any) {
+	addStep := func(format string, args ...any) {
 		step++
 		fmt.Fprintf(out, "  %d. "+format+"\n", append([]any{step}, args...)...)
 	}
-	say(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server HOST:PORT), or copy them to
+	addStep(`Put the policies in force: refloatctl apply -f %s --data DIR (or --server HOST:PORT), or copy them to
      the directory that --policies names. The jobs select %s by the annotation armadaproject.io/retry-policy,
      so no queue has to name them. What %s names itself comes first: its rules, and its defaultAction if it
      has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), queuesOf(r))
-	say("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", strings.Join(jobs, "; armadactl submit "))
+	addStep("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", strings.Join(jobs, "; armadactl submit "))
 	for i := range r.Submits {
-		say("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submits[i].Queue), quoted(r.Submits[i].JobSetID))
+		addStep("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submits[i].Queue), quoted(r.Submits[i].JobSetID))
 	}
 	fmt.Fprintf(out, `Groups need version 3 of the semantics, and success policies and readiness version 4; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
 evaluators, or up, with --semantics %[1]d first

@@ -31,7 +31,7 @@ func TestConvert(t *testing.T) {
 	out := filepath.Join(dir, "out")
 
 	ctl(t, "convert", "-f", job, "--queue", "ml", "--job-set", "monday", "-o", out).exits(t, exitFine).
-		says(t, "3 jobs and 1 file of policies for queue ml, job set monday", "wrote "+filepath.Join(out, "jobs.yaml"), "refloatctl apply -f "+filepath.Join(out, "policies"), "--semantics 4", "armadactl submit", "get groups --queue ml --job-set monday")
+		prints(t, "3 jobs and 1 file of policies for queue ml, job set monday", "wrote "+filepath.Join(out, "jobs.yaml"), "refloatctl apply -f "+filepath.Join(out, "policies"), "--semantics 4", "armadactl submit", "get groups --queue ml --job-set monday")
 	ctl(t, "lint", "--strict", filepath.Join(out, "policies")).exits(t, exitFine)
 	jobs, err := os.ReadFile(filepath.Join(out, "jobs.yaml"))
 	if err != nil {
@@ -43,23 +43,23 @@ func TestConvert(t *testing.T) {
 		}
 	}
 
-	ctl(t, "convert", "-f", lossy, "-o", out).exits(t, exitFinding).says(t, "jobs.yaml already exists, nothing was written")
+	ctl(t, "convert", "-f", lossy, "-o", out).exits(t, exitFinding).prints(t, "jobs.yaml already exists, nothing was written")
 	if again, err := os.ReadFile(filepath.Join(out, "jobs.yaml")); err != nil || !bytes.Equal(again, jobs) {
 		t.Errorf("jobs.yaml was overwritten: %v", err)
 	}
-	ctl(t, "convert", "-f", lossy, "-o", out, "--overwrite").exits(t, exitFine).says(t, "lossy.yaml:5:28: lost: Job sweep: spec.ttlSecondsAfterFinished 5 → nothing")
+	ctl(t, "convert", "-f", lossy, "-o", out, "--overwrite").exits(t, exitFine).prints(t, "lossy.yaml:5:28: lost: Job sweep: spec.ttlSecondsAfterFinished 5 → nothing")
 	if again, err := os.ReadFile(filepath.Join(out, "jobs.yaml")); err != nil || !strings.Contains(string(again), "jobSetId: sweep") {
 		t.Errorf("jobs.yaml was not replaced: %v", err)
 	}
 
-	strict := ctl(t, "convert", "-f", lossy, "--strict").exits(t, exitFinding).says(t, "with --strict, 1 field that is lost or changed is an error")
+	strict := ctl(t, "convert", "-f", lossy, "--strict").exits(t, exitFinding).prints(t, "with --strict, 1 field that is lost or changed is an error")
 	if strict.out != "" {
 		t.Errorf("with --strict, something was printed:\n%s", strict.out)
 	}
-	ctl(t, "convert", "-f", job, "--strict").exits(t, exitFine).says(t, "kind: GroupPolicy", "\n---\n")
-	ctl(t, "convert", "-f", job, "-f", job).exits(t, exitFinding).says(t, "the name of the group that Job at "+job+":1:1 becomes", "nothing was written")
+	ctl(t, "convert", "-f", job, "--strict").exits(t, exitFine).prints(t, "kind: GroupPolicy", "\n---\n")
+	ctl(t, "convert", "-f", job, "-f", job).exits(t, exitFinding).prints(t, "the name of the group that Job at "+job+":1:1 becomes", "nothing was written")
 	ctl(t, "convert", "-f", filepath.Join(dir, "nowhere")).exits(t, exitEnvironment)
-	ctl(t, "convert").exits(t, exitUsage).says(t, "pass -f FILE")
+	ctl(t, "convert").exits(t, exitUsage).prints(t, "pass -f FILE")
 }
 
 // TestConvertStdin: kubectl pipes into it.
@@ -88,11 +88,11 @@ func TestConvertWritesNoSettings(t *testing.T) {
 	ctlServed("apply", "-f", settings("")).exits(t, exitFine)
 
 	const needs = "changed: JobSet training: spec.replicatedJobs[0] any number of retries of a job → %s: "
-	ctl(t, "convert", "-f", manifest).exits(t, exitFine).says(t, strings.Replace(needs, "%s", "20", 1)+"by default, the settings permit no more")
+	ctl(t, "convert", "-f", manifest).exits(t, exitFine).prints(t, strings.Replace(needs, "%s", "20", 1)+"by default, the settings permit no more")
 	ctlServed("convert", "-f", manifest, "-o", out).exits(t, exitFine).
-		says(t, strings.Replace(needs, "%s", "50", 1)+"the settings of the deployment permit no more in total, over all restarts: an operator can raise policyMaxRetries to 1000000")
+		prints(t, strings.Replace(needs, "%s", "50", 1)+"the settings of the deployment permit no more in total, over all restarts: an operator can raise policyMaxRetries to 1000000")
 	ctlServed("apply", "-f", filepath.Join(out, "policies")).exits(t, exitFine)
-	ctlServed("get", "settings", "-o", "yaml").exits(t, exitFine).says(t, "mode: Shadow", "globalMaxRetries: 50")
+	ctlServed("get", "settings", "-o", "yaml").exits(t, exitFine).prints(t, "mode: Shadow", "globalMaxRetries: 50")
 
 	ctlServed("apply", "-f", settings(", policyMaxRetries: 1000000")).exits(t, exitFine)
 	if r := ctlServed("convert", "-f", manifest).exits(t, exitFine); strings.Contains(r.err, "retries of a job") {
@@ -111,13 +111,13 @@ func TestConvertQueues(t *testing.T) {
 	file := writeFile(t, dir, "jobs.yaml", in("a", "dev")+"---\n"+in("b", "prod"))
 	out := filepath.Join(dir, "out")
 	ctl(t, "convert", "-f", file, "-o", out).exits(t, exitFine).
-		says(t, "6 jobs and 2 files of policies for queues dev, prod, job set a", "armadactl submit "+filepath.Join(out, "jobs-dev.yaml")+"; armadactl submit "+filepath.Join(out, "jobs-prod.yaml"), "get groups --queue prod --job-set a")
+		prints(t, "6 jobs and 2 files of policies for queues dev, prod, job set a", "armadactl submit "+filepath.Join(out, "jobs-dev.yaml")+"; armadactl submit "+filepath.Join(out, "jobs-prod.yaml"), "get groups --queue prod --job-set a")
 	for _, queue := range []string{"dev", "prod"} {
 		text, err := os.ReadFile(filepath.Join(out, "jobs-"+queue+".yaml"))
 		if err != nil || !strings.HasPrefix(string(text), "queue: "+queue+"\njobSetId: a\njobs:\n") {
 			t.Errorf("jobs of queue %s: %v\n%s", queue, err, text)
 		}
 	}
-	ctl(t, "convert", "-f", file).exits(t, exitFine).says(t, "queue: dev\n", "---\nqueue: prod\n")
-	ctl(t, "convert", "-f", file, "--queue", "one", "-o", filepath.Join(dir, "one")).exits(t, exitFine).says(t, "for queue one, job set a")
+	ctl(t, "convert", "-f", file).exits(t, exitFine).prints(t, "queue: dev\n", "---\nqueue: prod\n")
+	ctl(t, "convert", "-f", file, "--queue", "one", "-o", filepath.Join(dir, "one")).exits(t, exitFine).prints(t, "for queue one, job set a")
 }

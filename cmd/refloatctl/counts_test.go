@@ -139,7 +139,7 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-func look(t *testing.T, at string) *shownPage {
+func openPage(t *testing.T, at string) *shownPage {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, http.NoBody)
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *decidedCounts) checkSummary(t *testing.T, data, server, site string) {
 		t.Errorf("the summary of up counts %+v, want %+v:\n%s", kinds, c.all, up.out)
 	}
 
-	start := look(t, site+"/")
+	start := openPage(t, site+"/")
 	if got := (tally{start.figures["retried"], start.figures["failed for good"], start.figures["in shadow"], start.figures["superseded"]}); got != c.all {
 		t.Errorf("the start page says %+v, want %+v", got, c.all)
 	}
@@ -357,7 +357,7 @@ func (c *decidedCounts) checkTops(t *testing.T, data, server, site string) {
 		}
 		sameTallies(t, "top of the API by "+by, want, got)
 		got = map[string]*tally{}
-		for _, row := range look(t, site+"/top?by="+by).tables["Retries by "+by] {
+		for _, row := range openPage(t, site+"/top?by="+by).tables["Retries by "+by] {
 			key := row[strings.ToUpper(by[:1])+by[1:]]
 			if key == "none" {
 				key = ""
@@ -407,7 +407,7 @@ func (c *decidedCounts) checkQueues(t *testing.T, data, server, site string) {
 				t.Errorf("queue %s, %s: codes of %d decisions, want %d", queue, where, codes, want.all())
 			}
 		}
-		page := look(t, site+"/queue?name="+url.QueryEscape(queue))
+		page := openPage(t, site+"/queue?name="+url.QueryEscape(queue))
 		if got := (tally{page.figures["retried"], page.figures["failed for good"], page.figures["in shadow"], page.figures["superseded"]}); got != *want {
 			t.Errorf("the page of queue %s says %+v, want %+v", queue, got, *want)
 		}
@@ -424,7 +424,7 @@ func (c *decidedCounts) checkPolicies(t *testing.T, site string) {
 			continue
 		}
 		got := map[string]*tally{}
-		for _, row := range look(t, site+"/policy?name="+url.QueryEscape(policy)).tables["Rules, in order, with how often each decided"] {
+		for _, row := range openPage(t, site+"/policy?name="+url.QueryEscape(policy)).tables["Rules, in order, with how often each decided"] {
 			n := &tally{number(t, row["Retried"]), number(t, row["Failed for good"]), number(t, row["In shadow"]), number(t, row["Superseded"])}
 			if key := policy + "/" + row["Rule"]; n.all() > 0 {
 				got[key] = n
@@ -461,7 +461,7 @@ func (c *decidedCounts) checkShadow(t *testing.T, data, site string) {
 		}
 	}
 	pageRuns := 0
-	for _, row := range look(t, site+"/shadow").tables["Failed runs by rule"] {
+	for _, row := range openPage(t, site+"/shadow").tables["Failed runs by rule"] {
 		pageRuns += number(t, row["Would retry"]) + number(t, row["Would fail"])
 	}
 	if runs != c.all.shadow || int(total) != c.all.shadow || pageRuns != c.all.shadow {

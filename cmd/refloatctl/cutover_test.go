@@ -19,7 +19,7 @@ func TestCutoverUsage(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
 		code       int
-		says       string
+		want       string
 	}{
 		{"help of plan", "cutover plan --help", exitFine, "Exit codes: 0 start would succeed"},
 		{"help of start", "cutover start --help", exitFine, "--rehearse"},
@@ -36,7 +36,7 @@ func TestCutoverUsage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).says(t, c.says)
+			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).prints(t, c.want)
 			if strings.Contains(r.out+r.err, "s3cret") {
 				t.Errorf("a secret is printed: %s%s", r.out, r.err)
 			}
@@ -74,7 +74,7 @@ func TestCutover(t *testing.T) {
 	}
 	run("topics", "create", "--create-events", "--partitions", "3").exits(t, exitFine)
 	run("feed", recordingFile("plain")).exits(t, exitFine)
-	run("cutover", "plan").exits(t, exitFinding).says(t, "refuse job database: ", "not Armada's scheduler database", "refuse partition 2: there is no subscription scheduler-ingester", "fix: pass ")
+	run("cutover", "plan").exits(t, exitFinding).prints(t, "refuse job database: ", "not Armada's scheduler database", "refuse partition 2: there is no subscription scheduler-ingester", "fix: pass ")
 	if err := schema.Create(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
@@ -90,17 +90,17 @@ func TestCutover(t *testing.T) {
 			t.Fatalf("%v, %+v", err, resp)
 		}
 	}
-	run("cutover", "back").exits(t, exitFinding).says(t, "refuse partition 0: our ingester has no position in it")
-	r := run("cutover", "plan").exits(t, exitFine).says(t, "PARTITION  ARMADA UP TO", "beginning", "0 unfinished jobs", "would  partition 0: our ingester starts at the beginning",
+	run("cutover", "back").exits(t, exitFinding).prints(t, "refuse partition 0: our ingester has no position in it")
+	r := run("cutover", "plan").exits(t, exitFine).prints(t, "PARTITION  ARMADA UP TO", "beginning", "0 unfinished jobs", "would  partition 0: our ingester starts at the beginning",
 		"  ingester --pulsar pulsar://", " --mode holdback --job-db ", "  evaluator --pulsar")
 	if strings.ContainsAny(r.out, rewriting) {
 		t.Error("the output is no plain text")
 	}
-	run("cutover", "start", "--rehearse").exits(t, exitFine).says(t, "would  create or migrate our ingester's tables")
-	run("cutover", "start").exits(t, exitFine).says(t, "did    create or migrate our ingester's tables", "Then start")
-	run("cutover", "start").exits(t, exitFinding).says(t, "our ingester already has a position")
-	run("cutover", "back").exits(t, exitFine).says(t, "as is  partition 2: move subscription scheduler-ingester to the beginning")
-	run("cutover", "plan").exits(t, exitFine).says(t, "note   job database: was rolled back at ", "would  empty them")
+	run("cutover", "start", "--rehearse").exits(t, exitFine).prints(t, "would  create or migrate our ingester's tables")
+	run("cutover", "start").exits(t, exitFine).prints(t, "did    create or migrate our ingester's tables", "Then start")
+	run("cutover", "start").exits(t, exitFinding).prints(t, "our ingester already has a position")
+	run("cutover", "back").exits(t, exitFine).prints(t, "as is  partition 2: move subscription scheduler-ingester to the beginning")
+	run("cutover", "plan").exits(t, exitFine).prints(t, "note   job database: was rolled back at ", "would  empty them")
 	kinds := map[string]int{}
 	for _, what := range []string{"back", "plan"} {
 		for line := range strings.Lines(run("cutover", what, "-o", "json").out) {

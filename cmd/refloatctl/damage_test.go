@@ -47,8 +47,8 @@ func upDrained(t *testing.T, data string) result {
 	return inProcess(t, "up", "--data", data, "--policies", "../../examples/policies", "--feed", damageFeed, "--exit-when-drained", "--quiet")
 }
 
-// looks are the commands that only read, with what they print.
-func looks(t *testing.T, data, job string) []result {
+// inspect are the commands that only read, with what they print.
+func inspect(t *testing.T, data, job string) []result {
 	t.Helper()
 	all := []result{
 		inProcess(t, "get", "jobs", "--data", data, "-o", "json"),
@@ -90,10 +90,10 @@ func (silent) Fatalf(string, ...any) { panic("the state store cannot go on") }
 
 // damageBase is a data directory that is whole.
 type damageBase struct {
-	dir   string
-	job   string   // one that was decided
-	looks []result // of it
-	kinds map[string][]string
+	dir     string
+	job     string   // one that was decided
+	inspect []result // of it
+	kinds   map[string][]string
 }
 
 func newDamageBase(t *testing.T, dir string) *damageBase {
@@ -104,8 +104,8 @@ func newDamageBase(t *testing.T, dir string) *damageBase {
 	if m := regexp.MustCompile(`"jobId":"([^"]*)"`).FindStringSubmatch(decided); m != nil {
 		b.job = m[1]
 	}
-	for _, r := range looks(t, probe, b.job) {
-		b.looks = append(b.looks, r.exits(t, 0))
+	for _, r := range inspect(t, probe, b.job) {
+		b.inspect = append(b.inspect, r.exits(t, 0))
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if info, ierr := d.Info(); err == nil && ierr == nil && info.Mode().IsRegular() && info.Size() > 0 {
@@ -180,7 +180,7 @@ func TestDamagedDirectory(t *testing.T) {
 	killed := filepath.Join(t.TempDir(), "killed")
 	p := start(t, "up", "--data", killed, "--policies", "../../examples/policies", "--feed", damageFeed, "--api", "")
 	until(t, "rows of all decisions", func() bool {
-		return inProcess(t, "get", "decisions", "--data", killed, "-o", "json").out == final.looks[1].out
+		return inProcess(t, "get", "decisions", "--data", killed, "-o", "json").out == final.inspect[1].out
 	})
 	p.kill()
 	flushed := copyOf(t, closed)
@@ -222,20 +222,20 @@ func damageOnce(t *testing.T, random *rand.Rand, base, final *damageBase, path s
 			}
 		}
 	}
-	compare("as it is", looks(t, data, base.job), base.looks)
+	compare("as it is", inspect(t, data, base.job), base.inspect)
 	up := upDrained(t, data)
 	if lines := strings.Count(up.err, "\n"); lines > 12 || len(up.err) > 6000 {
 		t.Errorf("%s: up says %d lines, %d bytes:\n%.6000s", what, lines, len(up.err), up.err)
 	}
-	after := looks(t, data, final.job)
+	after := inspect(t, data, final.job)
 	if up.code != 0 {
 		if isFold := strings.HasPrefix(path, "state") || strings.HasPrefix(path, "jobs.sqlite"); isFold {
 			t.Errorf("%s: up ends with %d, though the logs are whole:\n%s", what, up.code, up.err)
 		}
-		compare("after an up that failed", after, base.looks)
+		compare("after an up that failed", after, base.inspect)
 		return
 	}
-	want := slices.Clone(final.looks)
+	want := slices.Clone(final.inspect)
 	for i, r := range after {
 		if r.args[0] == "replay" { // it counts claims, too
 			want[i].out = r.out

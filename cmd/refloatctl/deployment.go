@@ -191,7 +191,7 @@ func (d *deployment) readPolicies(ctx context.Context, use func(eventlog.Topic) 
 func (d *deployment) source(bar *show.Progress) *query.Source {
 	s := &query.Source{Jobs: d.viewJobs}
 	if bar != nil {
-		s.Progress = func(text string) { bar.Say("%s", text) }
+		s.Progress = func(text string) { bar.Update("%s", text) }
 	}
 	if d.data == "" && !d.onPulsar() {
 		return s

@@ -148,7 +148,7 @@ func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, ou
 	o := whatif.Options{
 		Candidates: []whatif.Candidate{after}, Against: &before, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion), Limit: f.jobs,
 		Parallel: runtime.GOMAXPROCS(0),
-		Progress: func(int, uint64) { bar.SayShared("deciding: %s", plural.Of(messages.Add(1024), "message")) },
+		Progress: func(int, uint64) { bar.UpdateShared("deciding: %s", plural.Of(messages.Add(1024), "message")) },
 	}
 	if f.output == show.FormJSON {
 		o.Limit = math.MaxInt

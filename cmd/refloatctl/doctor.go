@@ -64,7 +64,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		}
 		return withDeployment(cmd.Context(), flags, func(d doctor.Deployment) error {
 			d.Bookie = bookie
-			d.Progress = func(what string) { bar.Say("asking for %s", what) }
+			d.Progress = func(what string) { bar.Update("asking for %s", what) }
 			facts, err := doctor.Gather(cmd.Context(), d)
 			bar.Done()
 			if err == nil && archived != "" {
@@ -138,7 +138,7 @@ func withDeployment(ctx context.Context, flags *pulsarflags.Flags, call func(doc
 
 // reportFacts prints the findings and returns errFinding if there are errors.
 func reportFacts(w io.Writer, facts *doctor.Facts, more []doctor.Finding, output string, quiet bool) error {
-	result := reportFindings(w, append(doctor.Check(facts), more...), doctor.Holders(facts), output, quiet)
+	result := reportFindings(w, append(doctor.Check(facts), more...), doctor.ClientsOf(facts), output, quiet)
 	if result != nil && !errors.Is(result, errFinding) {
 		return result
 	}
@@ -162,13 +162,13 @@ func endsOf(cluster *pulsarlog.Cluster, name string) map[int]eventlog.Position {
 }
 
 // reportFindings prints findings, and returns errFinding if there are errors among them.
-func reportFindings(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, output string, quiet bool) error {
+func reportFindings(w io.Writer, findings []doctor.Finding, clients []doctor.Clients, output string, quiet bool) error {
 	out := bufio.NewWriter(w)
 	var err error
 	if output == show.FormJSON {
-		err = reportJSON(out, findings, holders, quiet)
+		err = reportJSON(out, findings, clients, quiet)
 	} else {
-		err = reportTable(out, findings, holders, quiet)
+		err = reportTable(out, findings, clients, quiet)
 	}
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
@@ -179,7 +179,7 @@ func reportFindings(w io.Writer, findings []doctor.Finding, holders []doctor.Hol
 	return nil
 }
 
-func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, quiet bool) error {
+func reportTable(w io.Writer, findings []doctor.Finding, clients []doctor.Clients, quiet bool) error {
 	var count [3]int
 	for _, f := range findings {
 		count[f.Severity]++
@@ -194,10 +194,10 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 			fmt.Fprintf(w, "      fix: %s\n", query.OneLine(f.Fix))
 		}
 	}
-	if len(holders) > 0 && !quiet {
+	if len(clients) > 0 && !quiet {
 		fmt.Fprintln(w)
 		t := show.NewTable(w, "PARTITION", "EVALUATOR", "BEHIND", "OWNER", "SINCE", "INGESTER", "BEHIND")
-		for _, h := range holders {
+		for _, h := range clients {
 			t.Row(fmt.Sprint(h.Partition), party(h.Evaluator), fmt.Sprint(h.Events), owner(h), h.Owner.Since, party(h.Ingester), fmt.Sprint(h.Decisions))
 		}
 		if err := t.Flush(); err != nil {
@@ -210,7 +210,7 @@ func reportTable(w io.Writer, findings []doctor.Finding, holders []doctor.Holder
 }
 
 // owner formats the owner of a partition, or why it has none.
-func owner(h doctor.Holder) string {
+func owner(h doctor.Clients) string {
 	if h.Refused != "" {
 		return "refused: " + h.Refused
 	}
@@ -237,8 +237,8 @@ type findingJSON struct {
 	Fix      string `json:"fix,omitempty"`
 }
 
-// holderJSON is the JSON form of the holders of a partition, omitting those that do not exist.
-type holderJSON struct {
+// clientsJSON is the JSON form of the holders of a partition, omitting those that do not exist.
+type clientsJSON struct {
 	Record          string     `json:"record"` // Holder
 	Partition       int        `json:"partition"`
 	Evaluator       *partyJSON `json:"evaluator,omitempty"`
@@ -262,7 +262,7 @@ func newPartyJSON(p doctor.Party) *partyJSON {
 	return &partyJSON{p.Name, p.Address, p.Since}
 }
 
-func reportJSON(w io.Writer, findings []doctor.Finding, holders []doctor.Holder, quiet bool) error {
+func reportJSON(w io.Writer, findings []doctor.Finding, clients []doctor.Clients, quiet bool) error {
 	enc := show.JSONLines(w)
 	for _, f := range findings {
 		if quiet && f.Severity == doctor.OK {
@@ -275,8 +275,8 @@ func reportJSON(w io.Writer, findings []doctor.Finding, holders []doctor.Holder,
 	if quiet {
 		return nil
 	}
-	for _, h := range holders {
-		if err := enc.Encode(holderJSON{
+	for _, h := range clients {
+		if err := enc.Encode(clientsJSON{
 			"Holder", h.Partition, newPartyJSON(h.Evaluator), h.Events,
 			newPartyJSON(h.Owner), newPartyJSON(h.Ingester), h.Decisions, h.Refused,
 		}); err != nil {

@@ -26,7 +26,7 @@ func TestPulsarUsage(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
 		code       int
-		says       string
+		want       string
 	}{
 		{"help of doctor", "doctor --help", exitFine, "Exit codes: 0 no errors"},
 		{"help of topics", "topics create --help", exitFine, "--accept-partitions N"},
@@ -64,7 +64,7 @@ func TestPulsarUsage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).says(t, c.says)
+			r := ctl(t, strings.Fields(c.args)...).exits(t, c.code).prints(t, c.want)
 			if strings.Contains(r.out+r.err, "s3cret") {
 				t.Errorf("a secret is printed: %s%s", r.out, r.err)
 			}
@@ -126,15 +126,15 @@ func TestPulsar(t *testing.T) {
 
 func testTopics(t *testing.T, b *pulsartest.Broker) {
 	run := onPulsar(t, b)
-	run("doctor").exits(t, exitFinding).says(t, "error RD010  persistent://", "does not exist", "3 errors, ")
-	run("topics", "create").exits(t, exitFinding).says(t, "events does not exist", "--create-events --partitions N")
-	run("topics", "create", "--create-events", "--partitions", "3", "--dry-run").exits(t, exitFine).says(t, "would  create persistent://")
-	run("doctor").exits(t, exitFinding).says(t, "3 errors, ")
-	run("topics", "create", "--create-events", "--partitions", "3").exits(t, exitFine).says(t, "did    create persistent://", "with 3 partitions", "refloat-evaluator", "refloat-ingester")
-	if r := run("topics", "create").exits(t, exitFine).says(t, "nothing to do"); strings.Contains(r.out, "did ") {
+	run("doctor").exits(t, exitFinding).prints(t, "error RD010  persistent://", "does not exist", "3 errors, ")
+	run("topics", "create").exits(t, exitFinding).prints(t, "events does not exist", "--create-events --partitions N")
+	run("topics", "create", "--create-events", "--partitions", "3", "--dry-run").exits(t, exitFine).prints(t, "would  create persistent://")
+	run("doctor").exits(t, exitFinding).prints(t, "3 errors, ")
+	run("topics", "create", "--create-events", "--partitions", "3").exits(t, exitFine).prints(t, "did    create persistent://", "with 3 partitions", "refloat-evaluator", "refloat-ingester")
+	if r := run("topics", "create").exits(t, exitFine).prints(t, "nothing to do"); strings.Contains(r.out, "did ") {
 		t.Errorf("the second time: %s", r.out)
 	}
-	r := run("doctor").exits(t, exitFine).says(t, "0 errors, 3 warnings, ", "PARTITION", "fix: start evaluators")
+	r := run("doctor").exits(t, exitFine).prints(t, "0 errors, 3 warnings, ", "PARTITION", "fix: start evaluators")
 	if r.err != "" || strings.ContainsAny(r.out, rewriting) {
 		t.Errorf("stderr %q, or the output is no plain text", r.err)
 	}
@@ -161,7 +161,7 @@ func testTopics(t *testing.T, b *pulsartest.Broker) {
 	}
 	// The client's way is another than the admin's.
 	ctl(t, "doctor", "--pulsar", "pulsar://127.0.0.1:1", "--pulsar-admin", b.AdminURL, "--pulsar-events", eventsOf(run)).
-		exits(t, exitEnvironment).says(t, "error RD001  client", "refloatctl: the client cannot reach the brokers")
+		exits(t, exitEnvironment).prints(t, "error RD001  client", "refloatctl: the client cannot reach the brokers")
 }
 
 // eventsOf is the full name of events.
@@ -181,15 +181,15 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 	}
 	half := filepath.Join(t.TempDir(), "plain.jsonl.gz")
 	writeRecording(t, half, entries[:700])
-	run("feed", half).exits(t, exitFine).says(t, "700 messages, 700 of them new")
-	run("feed", plain, chaos).exits(t, exitFine).says(t, "1559 messages, 859 of them new", "630 messages, 630 of them new")
-	run("feed", plain, chaos).exits(t, exitFine).says(t, "1559 messages, 0 of them new", "630 messages, 0 of them new")
-	run("feed", plain, "--pulsar-events", "nowhere").exits(t, exitEnvironment).says(t, "nowhere")
-	run("feed", plain, "--pulsar-events", "policies").exits(t, exitEnvironment).says(t, "the recordings need 3 partitions", "--create-events")
+	run("feed", half).exits(t, exitFine).prints(t, "700 messages, 700 of them new")
+	run("feed", plain, chaos).exits(t, exitFine).prints(t, "1559 messages, 859 of them new", "630 messages, 630 of them new")
+	run("feed", plain, chaos).exits(t, exitFine).prints(t, "1559 messages, 0 of them new", "630 messages, 0 of them new")
+	run("feed", plain, "--pulsar-events", "nowhere").exits(t, exitEnvironment).prints(t, "nowhere")
+	run("feed", plain, "--pulsar-events", "policies").exits(t, exitEnvironment).prints(t, "the recordings need 3 partitions", "--create-events")
 
 	// A recording of what was fed is the recordings again.
 	out := filepath.Join(t.TempDir(), "out.jsonl.gz")
-	r := run("record", "--topic", "events", "--out", out).exits(t, exitFine).says(t, "2189 messages of 3 partitions", "partition 2: ")
+	r := run("record", "--topic", "events", "--out", out).exits(t, exitFine).prints(t, "2189 messages of 3 partitions", "partition 2: ")
 	if r.err != "" { // this broker numbers messages, so the beginning is proven
 		t.Errorf("stderr: %s", r.err)
 	}
@@ -198,19 +198,19 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 		t.Fatal(err)
 	}
 	compareEntries(t, append(entries, fed...), out)
-	run("record", "--topic", "events", "--out", out).exits(t, exitEnvironment).says(t, "already exists")
-	run("record", "--topic", "events", "--out", out+".gz", "--from", "0:0:0").exits(t, exitUsage).says(t, "choose one with --partition")
-	run("record", "--topic", "nowhere", "--out", out+"2.jsonl.gz").exits(t, exitEnvironment).says(t, "nowhere")
+	run("record", "--topic", "events", "--out", out).exits(t, exitEnvironment).prints(t, "already exists")
+	run("record", "--topic", "events", "--out", out+".gz", "--from", "0:0:0").exits(t, exitUsage).prints(t, "choose one with --partition")
+	run("record", "--topic", "nowhere", "--out", out+"2.jsonl.gz").exits(t, exitEnvironment).prints(t, "nowhere")
 
 	// A copy is the topic again, position by position, also in two parts.
 	dir := filepath.Join(t.TempDir(), "copy")
 	cut := publishText(entries[400])
 	run("record", "--topic", "events", "--out", dir, "--to", cut).exits(t, exitFine)
 	run("record", "--topic", "events", "--out", dir).exits(t, exitFine)
-	run("record", "--topic", "events", "--out", dir).exits(t, exitFine).says(t, "0 messages of 3 partitions")
-	run("record", "--topic", "policies", "--out", dir).exits(t, exitEnvironment).says(t, "3 partitions")
+	run("record", "--topic", "events", "--out", dir).exits(t, exitFine).prints(t, "0 messages of 3 partitions")
+	run("record", "--topic", "policies", "--out", dir).exits(t, exitEnvironment).prints(t, "3 partitions")
 	whole := filepath.Join(t.TempDir(), "whole")
-	run("record", "--topic", "events", "--out", whole).exits(t, exitFine).says(t, "2189 messages of 3 partitions")
+	run("record", "--topic", "events", "--out", whole).exits(t, exitFine).prints(t, "2189 messages of 3 partitions")
 	one, two := openCopy(t, dir), openCopy(t, whole)
 	n := 0
 	for p := range 3 {
@@ -232,11 +232,11 @@ func testFeedAndRecord(t *testing.T, b *pulsartest.Broker) {
 	// A part, by the topic's own positions.
 	at := messagesIn(t, two, 1)[10].Position
 	part := filepath.Join(t.TempDir(), "part")
-	run("record", "--topic", "events", "--out", part, "--partition", "1", "--from", at.String(), "--to", at.String()).exits(t, exitFine).says(t, "1 message of 1 partition")
+	run("record", "--topic", "events", "--out", part, "--partition", "1", "--from", at.String(), "--to", at.String()).exits(t, exitFine).prints(t, "1 message of 1 partition")
 	if got := messagesIn(t, openCopy(t, part), 1); len(got) != 1 || got[0].Position != at {
 		t.Errorf("part: %+v", got)
 	}
-	run("record", "--topic", "events", "--out", part+"2", "--partition", "1", "--to", "999999:0:0").exits(t, exitEnvironment).says(t, "--to 999999:0:0 is after the end")
+	run("record", "--topic", "events", "--out", part+"2", "--partition", "1", "--to", "999999:0:0").exits(t, exitEnvironment).prints(t, "--to 999999:0:0 is after the end")
 }
 
 func publishText(e recording.Entry) string { return query.TimeText(e.Message.Publish) }
@@ -280,8 +280,8 @@ func openCopy(t *testing.T, dir string) eventlog.Topic {
 func TestOneProcess(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	h := doctor.Holder{Evaluator: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40001"}, Owner: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40002", Since: "then"}, Ingester: doctor.Party{Address: "[fd00::1]:7"}}
-	if err := reportTable(&out, nil, []doctor.Holder{h}, false); err != nil {
+	h := doctor.Clients{Evaluator: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40001"}, Owner: doctor.Party{Name: "evaluator-0", Address: "10.0.0.1:40002", Since: "then"}, Ingester: doctor.Party{Address: "[fd00::1]:7"}}
+	if err := reportTable(&out, nil, []doctor.Clients{h}, false); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "evaluator-0 10.0.0.1 "); n != 2 || !strings.Contains(out.String(), " fd00::1 ") {

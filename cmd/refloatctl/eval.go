@@ -261,21 +261,21 @@ func printOutcome(w io.Writer, f *suite.Failure, out *suite.Outcome) {
 	e := &query.Explanation{Decision: audit.DecisionOf(0, d), Failure: query.FactsOf(&x.Facts), DelayFrom: query.Arithmetic(x.Delay)}
 	text.Failure(w, e)
 	fmt.Fprintf(w, "\n%s %s, %s\n  %s\n", show.Bold(w, "Decision"), d.Kind(), d.Code, query.OneLine(audit.Reason(d)))
-	text.Ladder(w, query.LadderOf(x.Rungs))
+	text.Ladder(w, query.LadderOf(x.Traces))
 	text.Counts(w, &e.Decision, x.Before.Granted)
 	text.Delay(w, e)
 }
 
 // outcomeOut is the JSON form of an outcome in `eval` and `test`.
 type outcomeOut struct {
-	Decision   *audit.Decision `json:"decision,omitempty"`
-	NotDecided string          `json:"notDecided,omitempty"`
-	Ladder     []query.Rung    `json:"ladder"`
-	Group      *groupOut       `json:"group,omitempty"` // of an event of a test of a group
+	Decision   *audit.Decision   `json:"decision,omitempty"`
+	NotDecided string            `json:"notDecided,omitempty"`
+	Ladder     []query.RuleTrace `json:"ladder"`
+	Group      *groupOut         `json:"group,omitempty"` // of an event of a test of a group
 }
 
 func outcomeJSON(out *suite.Outcome) outcomeOut {
-	o := outcomeOut{Ladder: query.LadderOf(out.Why.Rungs), Group: groupOutcomeJSON(out.Group)}
+	o := outcomeOut{Ladder: query.LadderOf(out.Why.Traces), Group: groupOutcomeJSON(out.Group)}
 	if out.Decision == nil {
 		if out.NotDecided != nil {
 			o.NotDecided = out.NotDecided.Reason.String()

@@ -110,15 +110,15 @@ func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *poli
 		u.Run = &policy.Failure{Containers: failure.Containers}
 	}
 	u.Barred = !set.Restarts(queue)
-	v, rungs := set.UnitEnded(u), set.UnitLadder(u)
+	v, traces := set.UnitEnded(u), set.UnitLadder(u)
 	if f.output == show.FormJSON {
-		err = show.JSONLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, rungs))
+		err = show.JSONLines(cmd.OutOrStdout()).Encode(unitJSON(u, &v, traces))
 	} else {
-		why := audit.WhyLeft(set.Set, queue, math.MaxInt64) // a pause does not
+		why := audit.WhyNotRestarted(set.Set, queue, math.MaxInt64) // a pause does not
 		if why == "" && u.Reason == policy.MemberCancelled {
 			why = "a member was cancelled that would have to run again"
 		}
-		printUnit(cmd.OutOrStdout(), u, &v, rungs, why)
+		printUnit(cmd.OutOrStdout(), u, &v, traces, why)
 	}
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (u *unitFlags) failure(cmd *cobra.Command, g *policy.GroupPolicy) (*policy.
 	return out, nil
 }
 
-func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs []policy.GroupRung, why string) {
+func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, traces []policy.GroupRuleTrace, why string) {
 	what := "failed: " + u.Reason.String()
 	if u.Succeeded {
 		what = "succeeded"
@@ -196,8 +196,8 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, rungs 
 		fmt.Fprintf(w, "  not before %s after the failure, nor before the old pods are gone\n", policyfile.Short(v.Delay))
 	}
 	fmt.Fprintf(w, "\n%s\n", show.Bold(w, "Rules"))
-	for _, r := range rungs {
-		fmt.Fprintf(w, "  %s\n", suite.GroupRungText(u.Policy, r))
+	for _, r := range traces {
+		fmt.Fprintf(w, "  %s\n", suite.GroupRuleTraceText(u.Policy, r))
 	}
 }
 
@@ -212,8 +212,8 @@ func groupVerdict(u *policy.UnitFailure, v *policy.UnitVerdict) chain.GroupVerdi
 	return chain.GroupVerdict{Reason: u.Reason, Action: v.Action, Rule: v.Rule, RestartsUsed: v.Used, MaxRestarts: v.Max, Keep: v.Keep, Refused: v.Refused}
 }
 
-// groupRungJSON is the JSON form of one rule of a group policy as it was tried.
-type groupRungJSON struct {
+// groupRuleTraceJSON is the JSON form of one rule of a group policy as it was tried.
+type groupRuleTraceJSON struct {
 	Rule    string `json:"rule"` // "": no rule matched
 	Action  string `json:"action"`
 	Tried   bool   `json:"tried"`
@@ -222,32 +222,32 @@ type groupRungJSON struct {
 	Why     string `json:"why,omitempty"`
 }
 
-func groupLadderJSON(rungs []policy.GroupRung) []groupRungJSON {
-	out := []groupRungJSON{}
-	for _, r := range rungs {
-		out = append(out, groupRungJSON{r.Rule, r.Action.String(), r.Tried, r.Matched, r.Failed, r.Why})
+func groupLadderJSON(traces []policy.GroupRuleTrace) []groupRuleTraceJSON {
+	out := []groupRuleTraceJSON{}
+	for _, r := range traces {
+		out = append(out, groupRuleTraceJSON{r.Rule, r.Action.String(), r.Tried, r.Matched, r.Failed, r.Why})
 	}
 	return out
 }
 
 // unitOut is the JSON form of a verdict on a unit.
 type unitOut struct {
-	Policy       string          `json:"policy"`
-	Part         string          `json:"part"`
-	UnitReason   string          `json:"unitReason"`
-	GroupAction  string          `json:"groupAction"`
-	GroupRule    string          `json:"groupRule"`
-	Refused      bool            `json:"refused"`
-	RestartsUsed uint32          `json:"restartsUsed"`
-	MaxRestarts  uint32          `json:"maxRestarts"`
-	Delay        string          `json:"delay,omitempty"`
-	Ladder       []groupRungJSON `json:"ladder"`
+	Policy       string               `json:"policy"`
+	Part         string               `json:"part"`
+	UnitReason   string               `json:"unitReason"`
+	GroupAction  string               `json:"groupAction"`
+	GroupRule    string               `json:"groupRule"`
+	Refused      bool                 `json:"refused"`
+	RestartsUsed uint32               `json:"restartsUsed"`
+	MaxRestarts  uint32               `json:"maxRestarts"`
+	Delay        string               `json:"delay,omitempty"`
+	Ladder       []groupRuleTraceJSON `json:"ladder"`
 }
 
-func unitJSON(u *policy.UnitFailure, v *policy.UnitVerdict, rungs []policy.GroupRung) unitOut {
+func unitJSON(u *policy.UnitFailure, v *policy.UnitVerdict, traces []policy.GroupRuleTrace) unitOut {
 	out := unitOut{
 		Policy: u.Policy, Part: u.Part, UnitReason: u.Reason.String(), GroupAction: v.Action.String(), GroupRule: v.Rule,
-		Refused: v.Refused, RestartsUsed: v.Used, MaxRestarts: v.Max, Ladder: groupLadderJSON(rungs),
+		Refused: v.Refused, RestartsUsed: v.Used, MaxRestarts: v.Max, Ladder: groupLadderJSON(traces),
 	}
 	if v.Action.Restarts() {
 		out.Delay = v.Delay.String()
@@ -257,17 +257,17 @@ func unitJSON(u *policy.UnitFailure, v *policy.UnitVerdict, rungs []policy.Group
 
 // groupOut is the JSON form of what an event of a test did to its group.
 type groupOut struct {
-	Verdicts  []unitEndJSON   `json:"verdicts"` // on units that ended
-	Ladder    []groupRungJSON `json:"ladder"`   // of the first of them
-	Restarted []string        `json:"restarted"`
-	Held      []string        `json:"held"`
-	Released  []string        `json:"released"`
-	Stopped   []string        `json:"stopped"`
-	State     string          `json:"state"`
-	Reason    string          `json:"reason"`
-	Used      uint32          `json:"restartsUsed"`
-	Max       uint32          `json:"maxRestarts"`
-	Units     []unitStateJSON `json:"units"`
+	Verdicts  []unitEndJSON        `json:"verdicts"` // on units that ended
+	Ladder    []groupRuleTraceJSON `json:"ladder"`   // of the first of them
+	Restarted []string             `json:"restarted"`
+	Held      []string             `json:"held"`
+	Released  []string             `json:"released"`
+	Stopped   []string             `json:"stopped"`
+	State     string               `json:"state"`
+	Reason    string               `json:"reason"`
+	Used      uint32               `json:"restartsUsed"`
+	Max       uint32               `json:"maxRestarts"`
+	Units     []unitStateJSON      `json:"units"`
 }
 
 type unitEndJSON struct {
@@ -289,7 +289,7 @@ func groupOutcomeJSON(g *suite.GroupOutcome) *groupOut {
 	}
 	out := &groupOut{
 		Verdicts: []unitEndJSON{}, Ladder: groupLadderJSON(g.Ladder), Units: []unitStateJSON{},
-		Restarted: orEmpty(g.Restarted), Held: orEmpty(g.Held), Released: orEmpty(g.Released), Stopped: orEmpty(g.Stopped),
+		Restarted: orEmpty(g.Restarted), Held: orEmpty(g.Held), Released: orEmpty(g.Unheld), Stopped: orEmpty(g.Stopped),
 		State: g.State.String(), Reason: g.Reason.String(), Used: g.Used, Max: g.Max,
 	}
 	for _, v := range g.Ended {

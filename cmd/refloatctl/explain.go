@@ -61,7 +61,7 @@ is derived from the logs, which takes as long as reading them.`,
 				return usageError{errors.New("--why-not is about one run: give --run N instead of --all-runs")}
 			}
 			if f.allRuns {
-				return tellStory(cmd, &f)
+				return printStory(cmd, &f)
 			}
 			return explain(cmd, f)
 		},
@@ -112,8 +112,8 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	return nil
 }
 
-// tellStory shows all runs of a job as one story.
-func tellStory(cmd *cobra.Command, f *explainFlags) error {
+// printStory shows all runs of a job as one story.
+func printStory(cmd *cobra.Command, f *explainFlags) error {
 	next := false
 	return answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]*query.Story, error) {
 		return from.Stories(ctx, f.job)

@@ -56,7 +56,7 @@ func TestExplainAll(t *testing.T) {
 					t.Errorf("run %d of %s: %v", d.RunIndex, d.JobID, x.Basis.Diverged)
 				}
 				matched := ""
-				for _, r := range x.Basis.Rungs {
+				for _, r := range x.Basis.Traces {
 					if r.Matched {
 						matched = r.Policy + "/" + r.Rule
 					}
@@ -223,7 +223,7 @@ func TestExplainQueue(t *testing.T) {
 			t.Errorf("%v: codes %v, rules %v; want %v, %v", c.what, got.Codes, got.Rules, codes, rules)
 		}
 		for _, l := range []struct {
-			got  query.Fates
+			got  query.Outcomes
 			want []string
 		}{{got.Failed, list("jobs", "--state", "Failed")}, {got.Pending, list("jobs", "--waiting")}} {
 			if l.got.Count != len(l.want) || len(l.got.Jobs) != len(l.want) {
@@ -233,8 +233,8 @@ func TestExplainQueue(t *testing.T) {
 		if p := got.Policies; p == nil || p.Generation != 1 || len(p.Applying) == 0 || len(p.Changes) == 0 {
 			t.Errorf("%v: policies %+v", c.what, p)
 		}
-		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).says(t, "Policies in force, generation 1, for jobs that name none: ")
+		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).prints(t, "Policies in force, generation 1, for jobs that name none: ")
 	}
-	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).says(t, "has no job of queue nowhere")
-	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).says(t, "want QUEUE/SET")
+	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).prints(t, "has no job of queue nowhere")
+	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).prints(t, "want QUEUE/SET")
 }

@@ -60,7 +60,7 @@ func feedData(cmd *cobra.Command, data string, files []string, pace float64) err
 	bar := show.NewProgress()
 	defer bar.Done()
 	for _, file := range files {
-		bar.Say("feeding %s", file)
+		bar.Update("feeding %s", file)
 		total, written, err := app.FeedData(cmd.Context(), app.Dir(data), app.Feed{File: file, Pace: pace, Now: time.Now})
 		bar.Done()
 		switch {
@@ -100,9 +100,9 @@ func feed(cmd *cobra.Command, cluster *pulsarlog.Cluster, name string, files []s
 	for i, file := range files {
 		f := app.Feed{
 			File: file, Log: feedLog{topic, appender, cmd.Context().Done()}, Pace: pace, Now: time.Now,
-			Progress: func(n int) { bar.Say("publishing %s: %d of %d messages", file, n, totals[i]) },
+			Progress: func(n int) { bar.Update("publishing %s: %d of %d messages", file, n, totals[i]) },
 		}
-		bar.Say("looking for %s in %s", file, topic.Name())
+		bar.Update("looking for %s in %s", file, topic.Name())
 		n, err := f.Run(cmd.Context())
 		bar.Done()
 		if err != nil {
@@ -184,7 +184,7 @@ does not have yet.`,
 			bar := show.NewProgress()
 			defer bar.Done()
 			n, total, err := app.Import(cmd.Context(), args[0], log, partitions, func(done, total int) {
-				bar.Say("importing %s: %d of %d messages", args[0], done, total)
+				bar.Update("importing %s: %d of %d messages", args[0], done, total)
 			})
 			if err != nil {
 				return err

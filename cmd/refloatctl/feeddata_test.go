@@ -31,18 +31,18 @@ func stopped(t *testing.T, p *process) {
 func TestFeedData(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
-	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).says(t, "1559 messages, 1559 of them new")
-	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).says(t, "1559 messages, 0 of them new")
+	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).prints(t, "1559 messages, 1559 of them new")
+	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitFine).prints(t, "1559 messages, 0 of them new")
 	p := startUp(t, data)
 	// The feed of another recording of that name was refused, and killed before it read why.
 	writeFile(t, app.Dir(data).Inbox(), "retried.jsonl.gz.reason", "old")
-	ctl(t, "feed", recordingFile("retried"), "--data", data).exits(t, exitFine).says(t, "2298 messages; the process that runs on")
-	ctl(t, "feed", recordingFile("retried"), "--data", data, "--pace", "9x").exits(t, exitEnvironment).says(t, "refloatctl up --feed")
+	ctl(t, "feed", recordingFile("retried"), "--data", data).exits(t, exitFine).prints(t, "2298 messages; the process that runs on")
+	ctl(t, "feed", recordingFile("retried"), "--data", data, "--pace", "9x").exits(t, exitEnvironment).prints(t, "refloatctl up --feed")
 	bad := writeFile(t, t.TempDir(), "bad.jsonl.gz", "no recording")
-	ctl(t, "feed", bad, "--data", data).exits(t, exitEnvironment).says(t, "is not a recording")
+	ctl(t, "feed", bad, "--data", data).exits(t, exitEnvironment).prints(t, "is not a recording")
 	stopped(t, p)
 	ctl(t, "up", "--data", data, "--quiet", "--exit-when-drained").exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, "verified: deciding 3857 messages")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 3857 messages")
 	if left, err := os.ReadDir(app.Dir(data).Inbox()); err != nil || len(left) > 0 {
 		t.Errorf("left in the inbox: %v, %v", left, err)
 	}
@@ -54,7 +54,7 @@ func TestFeedRefused(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	startUp(t, data) // one partition
 	ctl(t, "feed", recordingFile("plain"), "--data", data).exits(t, exitEnvironment).
-		says(t, "refused the recording", "needs 3 partitions, the log has 1", "up --feed")
+		prints(t, "refused the recording", "needs 3 partitions, the log has 1", "up --feed")
 	if left, err := os.ReadDir(app.Dir(data).Inbox()); err != nil || len(left) > 0 {
 		t.Errorf("left in the inbox: %v, %v", left, err)
 	}
@@ -66,9 +66,9 @@ func TestPartitionsOfALaterFeed(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	stopped(t, startUp(t, data))
-	ctl(t, "up", "--data", data, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine).says(t, "made anew", "infra")
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, "verified: deciding 1559 messages")
-	ctl(t, "history", "--data", data).exits(t, exitFine).says(t, testPolicies)
+	ctl(t, "up", "--data", data, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine).prints(t, "made anew", "infra")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 1559 messages")
+	ctl(t, "history", "--data", data).exits(t, exitFine).prints(t, testPolicies)
 
 	// Events that were deleted are no events that never were.
 	if err := os.RemoveAll(app.Dir(data).Events()); err != nil {
@@ -113,27 +113,27 @@ func TestWrongDirectory(t *testing.T) {
 	t.Parallel()
 	data := drainedCopy(t)
 	events := app.Dir(data).Events()
-	ctl(t, "import", recordingFile("plain"), "--log", data).exits(t, exitEnvironment).says(t, "is a data directory", "refloatctl feed "+recordingFile("plain")+" --data "+data)
+	ctl(t, "import", recordingFile("plain"), "--log", data).exits(t, exitEnvironment).prints(t, "is a data directory", "refloatctl feed "+recordingFile("plain")+" --data "+data)
 	if _, err := os.Stat(filepath.Join(data, "META")); err == nil {
 		t.Error("import made a second log")
 	}
-	ctl(t, "replay", "--log", data, "--policies", testPolicies).exits(t, exitEnvironment).says(t, "is a data directory: give its events log, "+events)
-	ctl(t, "replay", "--verify", "--data", events).exits(t, exitEnvironment).says(t, "is a log, not a data directory")
+	ctl(t, "replay", "--log", data, "--policies", testPolicies).exits(t, exitEnvironment).prints(t, "is a data directory: give its events log, "+events)
+	ctl(t, "replay", "--verify", "--data", events).exits(t, exitEnvironment).prints(t, "is a log, not a data directory")
 }
 
 // TestPoliciesWithoutServer: what the policies log holds can be read although nothing runs.
 func TestPoliciesWithoutServer(t *testing.T) {
 	t.Parallel()
 	data := drainedCopy(t)
-	ctl(t, "history", "--data", data).exits(t, exitFine).says(t, "RetryPolicy infra created")
-	ctl(t, "get", "policies", "--data", data).exits(t, exitFine).says(t, "infra", "Nothing that serves the policy API runs on")
-	ctl(t, "get", "policies", "infr", "--data", data).exits(t, exitEnvironment).says(t, "did you mean infra?")
+	ctl(t, "history", "--data", data).exits(t, exitFine).prints(t, "RetryPolicy infra created")
+	ctl(t, "get", "policies", "--data", data).exits(t, exitFine).prints(t, "infra", "Nothing that serves the policy API runs on")
+	ctl(t, "get", "policies", "infr", "--data", data).exits(t, exitEnvironment).prints(t, "did you mean infra?")
 	yaml := ctl(t, "get", "resources", "-o", "yaml", "--data", data).exits(t, exitFine).out
 	ctl(t, "lint", writeFile(t, t.TempDir(), "all.yaml", yaml)).exits(t, exitFine)
 	// The address of a process that was killed.
 	if err := os.WriteFile(app.Dir(data).APIAddress(), []byte("127.0.0.1:1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "history", "--data", data).exits(t, exitFine).says(t, "RetryPolicy infra created")
-	ctl(t, "rollback", "--everything", "--to", "1", "--data", data).exits(t, exitEnvironment).says(t, "no server answers")
+	ctl(t, "history", "--data", data).exits(t, exitFine).prints(t, "RetryPolicy infra created")
+	ctl(t, "rollback", "--everything", "--to", "1", "--data", data).exits(t, exitEnvironment).prints(t, "no server answers")
 }

@@ -79,7 +79,7 @@ func TestVerifyFullDisk(t *testing.T) {
 		disk := smallDisk(t, size)
 		r := ctlIn(t, []string{"TMPDIR=" + disk}, "verify", "--parallel", "1", "--data", data, "--checkpoints", vault)
 		if r.code != exitFine {
-			r.exits(t, exitEnvironment).says(t, "no space left")
+			r.exits(t, exitEnvironment).prints(t, "no space left")
 		}
 		if strings.Contains(r.err, "the disk is full") {
 			inStore++
@@ -116,7 +116,7 @@ func TestUnwritableState(t *testing.T) {
 	}
 	mode(0o500)
 	t.Cleanup(func() { mode(0o700) })
-	refused := runIn(t, nil, begin, up...).exits(t, exitEnvironment).says(t, "the state is not writable", state, "permission denied", "restart")
+	refused := runIn(t, nil, begin, up...).exits(t, exitEnvironment).prints(t, "the state is not writable", state, "permission denied", "restart")
 	if n := strings.Count(refused.err, "permission denied"); n != 1 {
 		t.Errorf("%d lines say why:\n%s", n, tailOf(refused.err))
 	}

@@ -174,13 +174,13 @@ func resourceTable(w io.Writer, kind string, set *policyfile.Set, resources []*p
 	}
 	t := show.NewTable(w, "KIND", "NAME", "SINCE GENERATION", "SAYS")
 	for _, r := range resources {
-		t.Row(r.Kind, r.Name, fmt.Sprint(r.Generation), says(r))
+		t.Row(r.Kind, r.Name, fmt.Sprint(r.Generation), summary(r))
 	}
 	return t.Flush()
 }
 
-// says formats a document on one line, without the fields shown in other columns.
-func says(r *pb.Resource) string {
+// summary formats a document on one line, without the fields shown in other columns.
+func summary(r *pb.Resource) string {
 	m := r.Document.AsMap()
 	for _, key := range []string{"apiVersion", "kind", "name", "metadata"} {
 		delete(m, key)
@@ -216,7 +216,7 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 	}
 	slices.SortFunc(partitions, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
 	fmt.Fprintf(w, "The newest generation is %d.\n", newest)
-	said := map[string]bool{} // several servers say the same
+	shown := map[string]bool{} // several servers say the same
 	for _, s := range all {
 		var lines strings.Builder
 		if s.ReadOnly != "" {
@@ -224,10 +224,10 @@ func inForceLines(w io.Writer, all []*pb.StatusResponse, away []string) {
 		}
 		sourceLines(&lines, s.Source)
 		for line := range strings.Lines(lines.String()) {
-			if !said[line] {
+			if !shown[line] {
 				_, _ = io.WriteString(w, line)
 			}
-			said[line] = true
+			shown[line] = true
 		}
 	}
 	for i, p := range partitions {

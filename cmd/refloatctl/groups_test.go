@@ -60,7 +60,7 @@ spec: {defaultPolicyName: lost}
 // cancelled.
 func groupHistoryFile(t *testing.T) string {
 	var entries []recording.Entry
-	tell := func(evs ...*pb.Event) {
+	publish := func(evs ...*pb.Event) {
 		at := int64(len(entries) + 1)
 		for _, ev := range evs {
 			ev.Created = &pb.Timestamp{Seconds: 1_700_000_000 + at}
@@ -91,35 +91,35 @@ func groupHistoryFile(t *testing.T) string {
 		return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{e}}}}
 	}
 	gang := []string{events.AnnotationGangID, "g1", events.AnnotationGangCardinality, "3"}
-	tell(submit("g0", gang...), submit("g1", gang...), submit("g2", gang...))
-	tell(lease("g0", "a0"), lease("g1", "a1"), lease("g2", "a2"))
-	tell(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "g1", PreemptedRunId: "a1"}}})
+	publish(submit("g0", gang...), submit("g1", gang...), submit("g2", gang...))
+	publish(lease("g0", "a0"), lease("g1", "a1"), lease("g2", "a2"))
+	publish(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: "g1", PreemptedRunId: "a1"}}})
 	in := func(group, policy, part string) []string {
 		return []string{"refloat.github.io/group", group, "refloat.github.io/group-policy", policy, "refloat.github.io/part", part}
 	}
-	tell(submit("d", in("train", "training", "driver")...))
+	publish(submit("d", in("train", "training", "driver")...))
 	for i := range 4 {
-		tell(submit(fmt.Sprintf("w%d", i), in("train", "training", "workers")...))
+		publish(submit(fmt.Sprintf("w%d", i), in("train", "training", "workers")...))
 	}
-	tell(lease("d", "b0"))
-	tell(success("d", "b0"))
-	tell(lease("w0", "c0"), lease("w1", "c1"))
-	tell(success("w0", "c0"))
-	tell(failure("w1", "c1"))
-	tell(lease("d", "b1"))
-	tell(failure("d", "b1"))
-	tell(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken, so it begins a new group
-	tell(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
-	tell(lease("w4", "f0"))
-	tell(failure("w4", "f0"))
-	tell(submit("w6", in("lone", "alone", "main")...)) // after the end of its group
+	publish(lease("d", "b0"))
+	publish(success("d", "b0"))
+	publish(lease("w0", "c0"), lease("w1", "c1"))
+	publish(success("w0", "c0"))
+	publish(failure("w1", "c1"))
+	publish(lease("d", "b1"))
+	publish(failure("d", "b1"))
+	publish(submit("late", append(in("train", "training", "driver"), "refloat.github.io/index", "0")...)) // taken, so it begins a new group
+	publish(submit("w4", in("lone", "alone", "main")...), submit("w5", in("lone", "alone", "main")...))
+	publish(lease("w4", "f0"))
+	publish(failure("w4", "f0"))
+	publish(submit("w6", in("lone", "alone", "main")...)) // after the end of its group
 	for _, job := range []string{"s0", "s1", "s2"} {
-		tell(submit(job, in("sweep", "sweep", "main")...))
+		publish(submit(job, in("sweep", "sweep", "main")...))
 	}
-	tell(lease("s0", "e0"), lease("s1", "e1"))
-	tell(failure("s0", "e0"))
-	tell(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
-	tell(submit("odd", append(in("sweep", "sweep", "main"), "refloat.github.io/index", "1")...)) // taken
+	publish(lease("s0", "e0"), lease("s1", "e1"))
+	publish(failure("s0", "e0"))
+	publish(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: "s2"}}})
+	publish(submit("odd", append(in("sweep", "sweep", "main"), "refloat.github.io/index", "1")...)) // taken
 	file := filepath.Join(t.TempDir(), "groups.jsonl.gz")
 	writeRecording(t, file, entries)
 	return file
@@ -182,36 +182,36 @@ func TestGroups(t *testing.T) {
 	g = one("lone")
 	want(g, map[string]any{"state": "Failed", "reason": "BackoffLimitExceeded", "maxRestarts": 7, "restartsCounted": 0})
 	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
-	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).says(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
+	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).prints(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
 	// A job that does not fit into a group that has ended begins one that follows it; into one that goes on, it is in none.
 	want(one("train"), map[string]any{"newer": "train#2"})
 	g = one("train#2")
 	want(g, map[string]any{"state": "Active", "policy": "training"})
 	want(object(units(g, 0)), map[string]any{"active": 1})
 	for _, command := range []string{"get", "explain"} {
-		ctl(t, command, "group", "train", "--data", data).exits(t, exitFine).says(t, "the newest is train#2")
+		ctl(t, command, "group", "train", "--data", data).exits(t, exitFine).prints(t, "the newest is train#2")
 	}
-	ctl(t, "explain", "late", "--data", data).exits(t, exitFinding).says(t, "MemberJoined", "index 0 of driver/0 of group train#2: the group that it names has ended")
-	ctl(t, "explain", "odd", "--data", data).exits(t, exitFinding).says(t, "GroupFinding IndexTaken: job odd is not a member of group sweep: another job has this index")
-	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).says(t, "train", "train#2", "sweep", "gang/g1")
-	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).says(t, "state: Failed", "restartsCounted: 1",
+	ctl(t, "explain", "late", "--data", data).exits(t, exitFinding).prints(t, "MemberJoined", "index 0 of driver/0 of group train#2: the group that it names has ended")
+	ctl(t, "explain", "odd", "--data", data).exits(t, exitFinding).prints(t, "GroupFinding IndexTaken: job odd is not a member of group sweep: another job has this index")
+	ctl(t, "get", "groups", "--data", data).exits(t, exitFine).prints(t, "train", "train#2", "sweep", "gang/g1")
+	ctl(t, "get", "group", "train", "--data", data, "-o", "yaml").exits(t, exitFine).prints(t, "state: Failed", "restartsCounted: 1",
 		"conditions:", "type: FailureTarget", "restarts are used up: 1 of maxRestarts 1")
-	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).says(t, "get groups")
+	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).prints(t, "get groups")
 	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
-	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).says(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
-	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).says(t, "whole gang", "Records of its group", "MemberRestart")
-	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).says(t, "no rule matched", "used up")
+	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).prints(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
+	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).prints(t, "whole gang", "Records of its group", "MemberRestart")
+	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).prints(t, "no rule matched", "used up")
 	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
-	r.says(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
+	r.prints(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)
 	replayed := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", policies, "-o", "json").exits(t, exitFine)
 	if got := ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine); got.out != replayed.out {
 		t.Errorf("get decisions prints\n%s\nreplay\n%s", got.out, replayed.out)
 	}
 	out := t.TempDir()
 	for _, name := range []string{"train", "sweep"} {
-		ctl(t, "test", "record", "--group", name, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
+		ctl(t, "test", "record", "--group", name, "--data", data, "--out", out).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
 	}
-	ctl(t, "test", out).exits(t, exitFine).says(t, "2 tests in 2 files, 0 failed")
+	ctl(t, "test", out).exits(t, exitFine).prints(t, "2 tests in 2 files, 0 failed")
 	recorded, err := os.ReadFile(filepath.Join(out, "train_test.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -222,10 +222,10 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	more := writeFile(t, t.TempDir(), "more.yaml", strings.Replace(groupPolicies, "maxRestarts: 1", "maxRestarts: 2", 1))
-	ctl(t, "test", "record", "--group", "train", "--data", data, "--out", t.TempDir(), "--policies", more).exits(t, exitFinding).says(t, "want FailGroup", "got  RestartGroup")
-	ctl(t, "test", "record", "--group", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "get groups")
-	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).says(t, "choose one")
-	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).says(t, "need --group")
+	ctl(t, "test", "record", "--group", "train", "--data", data, "--out", t.TempDir(), "--policies", more).exits(t, exitFinding).prints(t, "want FailGroup", "got  RestartGroup")
+	ctl(t, "test", "record", "--group", "nobody", "--data", data, "--out", out).exits(t, exitFinding).prints(t, "get groups")
+	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "choose one")
+	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "need --group")
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
 	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 }

@@ -107,7 +107,7 @@ func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, report
 	bar, equal := show.NewProgress(), true
 	defer bar.Done()
 	for p := range partitions {
-		bar.Say("comparing partition %d of %d", p, partitions)
+		bar.Update("comparing partition %d of %d", p, partitions)
 		v, err := verifyPartition(ctx, logs, db, p)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", p, damageAdvice(err))

@@ -36,26 +36,26 @@ func TestJobDBVerify(t *testing.T) {
 		t.Helper()
 		return ctl(t, append([]string{"jobdb", "verify", "--data", data}, more...)...)
 	}
-	verify(data).exits(t, exitFine).says(t, "partition 2: ", ": equal\n")
+	verify(data).exits(t, exitFine).prints(t, "partition 2: ", ": equal\n")
 	first, _, _ := strings.Cut(verify(data, "-o", "json").exits(t, exitFine).out, "\n")
 	if v := jsonLine(t, first+"\n"); v["equal"] != true || v["differences"] == nil {
 		t.Errorf("as JSON: %s", first)
 	}
-	verify(data, "-o", "yaml").exits(t, exitUsage).says(t, `-o "yaml"`)
-	ctl(t, "jobdb", "verify").exits(t, exitUsage).says(t, "--data DIR is required")
-	ctl(t, "jobdb").exits(t, exitUsage).says(t, "verify")
-	verify(empty).exits(t, exitEnvironment).says(t, "no Refloat data")
-	verify(data, "--job-db", "sqlite://"+filepath.Join(empty, "none.sqlite")).exits(t, exitEnvironment).says(t, "there is no job database yet")
-	verify(data, "--job-db", "mysql://root:sesame@host/x").exits(t, exitEnvironment).says(t, "give sqlite:///path/to/jobs.sqlite or postgres://")
+	verify(data, "-o", "yaml").exits(t, exitUsage).prints(t, `-o "yaml"`)
+	ctl(t, "jobdb", "verify").exits(t, exitUsage).prints(t, "--data DIR is required")
+	ctl(t, "jobdb").exits(t, exitUsage).prints(t, "verify")
+	verify(empty).exits(t, exitEnvironment).prints(t, "no Refloat data")
+	verify(data, "--job-db", "sqlite://"+filepath.Join(empty, "none.sqlite")).exits(t, exitEnvironment).prints(t, "there is no job database yet")
+	verify(data, "--job-db", "mysql://root:sesame@host/x").exits(t, exitEnvironment).prints(t, "give sqlite:///path/to/jobs.sqlite or postgres://")
 
 	job := firstJob(t, data)
 	change(t, data, "UPDATE jobs SET priority = priority + 41 WHERE job_id = '"+job+"'")
-	verify(data).exits(t, exitFinding).says(t, ": 1 difference\n", "jobs "+job+": Queueing.Priority is 41, want 0")
-	verify(data, "-o", "json").exits(t, exitFinding).says(t, `"differenceCount":1`, `"table":"jobs"`, `"field":"Queueing.Priority"`, `"got":"41"`)
+	verify(data).exits(t, exitFinding).prints(t, ": 1 difference\n", "jobs "+job+": Queueing.Priority is 41, want 0")
+	verify(data, "-o", "json").exits(t, exitFinding).prints(t, `"differenceCount":1`, `"table":"jobs"`, `"field":"Queueing.Priority"`, `"got":"41"`)
 	change(t, data, "UPDATE jobs SET priority = priority + 1")
-	verify(data).exits(t, exitFinding).says(t, "  … and ")
+	verify(data).exits(t, exitFinding).prints(t, "  … and ")
 	change(t, data, "INSERT INTO positions SELECT 7, seq, link, epoch, owner, in_to_ledger, in_to_entry, in_to_batch, decision_ledger, decision_entry, decision_batch, event_ledger, event_entry, event_batch, 0, 0, 0, 0, 0, 0 FROM positions LIMIT 1")
-	verify(data).exits(t, exitFinding).says(t, "partition 7: ", "the logs have 3 partitions")
+	verify(data).exits(t, exitFinding).prints(t, "partition 7: ", "the logs have 3 partitions")
 
 	// The database of other logs.
 	other := filepath.Join(t.TempDir(), "data")
@@ -115,11 +115,11 @@ func TestPostgresJobDB(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "UPDATE refloat_runs SET node = 'elsewhere' WHERE (job_id, run_id) = (SELECT job_id, run_id FROM refloat_runs LIMIT 1)"); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, verify...).exits(t, exitFinding).says(t, `Node is "elsewhere"`)
+	ctl(t, verify...).exits(t, exitFinding).prints(t, `Node is "elsewhere"`)
 	if _, err := conn.Exec(t.Context(), "UPDATE refloat_schema SET version = 99"); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, verify...).exits(t, exitEnvironment).says(t, "newer schema")
+	ctl(t, verify...).exits(t, exitEnvironment).prints(t, "newer schema")
 }
 
 // TestPasswords: where a password is given in a URL, nothing shows it.

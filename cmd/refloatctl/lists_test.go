@@ -126,7 +126,7 @@ func TestTopRetries(t *testing.T) {
 		}
 	}
 	ctl(t, "top", "retries", "--data", data, "--by", "nod").exits(t, exitUsage)
-	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).says(t, "the newest decision is about a failure at 20", "try --since 20")
+	ctl(t, "top", "retries", "--data", data, "--since", "2200-01-01T00:00:00Z").exits(t, exitFine).prints(t, "the newest decision is about a failure at 20", "try --since 20")
 }
 
 // TestNothingFound: an empty list says what was probably meant, or since when there is something; with -o json too, and only
@@ -135,7 +135,7 @@ func TestNothingFound(t *testing.T) {
 	t.Parallel()
 	data := drainedData(t)
 	queue := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--last", "1", "-o", "json").exits(t, exitFine).out).text("queue")
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"get jobs --queue " + queue + "x", "--queue \"" + queue + "x\" matches nothing recent: did you mean " + queue + "?"},
 		{"get decisions --queue nosuchqueue", "matches nothing recent: recent ones are "},
 		{"get runs --node cluster-a-node-0", "did you mean cluster-a-node-0"},
@@ -145,8 +145,8 @@ func TestNothingFound(t *testing.T) {
 		{"top retries --since 0d", "before --since: try --since 20"},
 	} {
 		r := ctl(t, append(strings.Fields(c.args), "--data", data)...).exits(t, exitFine)
-		if !strings.Contains(r.err, c.says) || strings.Count(r.out, "\n") > 1 {
-			t.Errorf("%s prints %q, and %q, want %s", c.args, r.out, r.err, c.says)
+		if !strings.Contains(r.err, c.want) || strings.Count(r.out, "\n") > 1 {
+			t.Errorf("%s prints %q, and %q, want %s", c.args, r.out, r.err, c.want)
 		}
 	}
 	if r := ctl(t, "get", "decisions", "--data", data, "--queue", queue, "--limit", "1").exits(t, exitFine); strings.Contains(r.err, "matches") {
@@ -161,7 +161,7 @@ func TestExplainNothingFailed(t *testing.T) {
 	ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
 	for line := range strings.Lines(ctl(t, "get", "jobs", "--data", data, "--state", "Succeeded", "-o", "json").exits(t, exitFine).out) {
 		if j := jsonLine(t, line); strings.Contains(line, `"runs":1,`) {
-			ctl(t, "explain", j.text("jobId"), "--data", data).exits(t, exitFinding).says(t, "none of its runs failed; the job is Succeeded")
+			ctl(t, "explain", j.text("jobId"), "--data", data).exits(t, exitFinding).prints(t, "none of its runs failed; the job is Succeeded")
 			return
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func started(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "my policies")
-	ctl(t, "init", dir).exits(t, exitFine).says(t, "wrote "+filepath.Join(dir, "policy.yaml"), "Try next")
+	ctl(t, "init", dir).exits(t, exitFine).prints(t, "wrote "+filepath.Join(dir, "policy.yaml"), "Try next")
 	return dir
 }
 
@@ -41,14 +41,14 @@ func rewritten(t *testing.T, file string, edit func(string) string) {
 func TestInit(t *testing.T) {
 	t.Parallel()
 	dir := started(t)
-	ctl(t, "lint", dir, "--strict").exits(t, exitFine).says(t, "2 files are valid")
-	ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "24 of 24 detected", "5 of 5 rules")
-	ctl(t, "replay", "--log", imported(t, recordingFile("plain")), "--policies", dir).exits(t, exitFine).says(t, "starter/default")
+	ctl(t, "lint", dir, "--strict").exits(t, exitFine).prints(t, "2 files are valid")
+	ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFine).prints(t, "0 failed", "24 of 24 detected", "5 of 5 rules")
+	ctl(t, "replay", "--log", imported(t, recordingFile("plain")), "--policies", dir).exits(t, exitFine).prints(t, "starter/default")
 	ci, err := os.ReadFile(filepath.Join(dir, "ci", "github-actions.yml"))
 	if err != nil || !strings.Contains(string(ci), "refloatctl test "+filepath.ToSlash(dir)) {
 		t.Errorf("the step for CI: %s, %v", ci, err)
 	}
-	ctl(t, "init", dir).exits(t, exitEnvironment).says(t, "already exists", "nothing was written")
+	ctl(t, "init", dir).exits(t, exitEnvironment).prints(t, "already exists", "nothing was written")
 	ctl(t, "init", filepath.Join(dir, "policy.yaml")).exits(t, exitEnvironment)
 
 	rules := regexp.MustCompile(`(?m)^  - name: ([a-z-]+)\n    action: ([A-Za-z]+)\n`)
@@ -80,7 +80,7 @@ func TestInit(t *testing.T) {
 	rewritten(t, policyFile, func(string) string {
 		return strings.Replace(string(whole), "defaultAction: Fail", "defaultAction: Retry", 1)
 	})
-	ctl(t, "test", dir).exits(t, exitFinding).says(t, "want Fail", "got  Retry")
+	ctl(t, "test", dir).exits(t, exitFinding).prints(t, "want Fail", "got  Retry")
 }
 
 func TestEval(t *testing.T) {
@@ -89,7 +89,7 @@ func TestEval(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
-		says []string
+		want []string
 	}{
 		{"-p EX --exit-code 137 --condition OOMKilled", exitFine, []string{"JobRequeued, RuleRetry", "rule oom of policy training", "no queue", "✓", "Delay 15s"}},
 		{"-p EX --queue vision-train --exit-code 139 --failures 3", exitFine, []string{"JobFailed, RuleLimit", "2 of 2", "queue vision-train"}},
@@ -119,18 +119,18 @@ func TestEval(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
-			ctl(t, append([]string{"eval"}, strings.Fields(strings.ReplaceAll(c.args, "EX", examples))...)...).exits(t, c.code).says(t, c.says...)
+			ctl(t, append([]string{"eval"}, strings.Fields(strings.ReplaceAll(c.args, "EX", examples))...)...).exits(t, c.code).prints(t, c.want...)
 		})
 	}
 	bad := writeFile(t, t.TempDir(), "bad.yaml", badPolicy)
-	ctl(t, "eval", "-p", bad).exits(t, exitFinding).says(t, bad+":5:15: ")
+	ctl(t, "eval", "-p", bad).exits(t, exitFinding).prints(t, bad+":5:15: ")
 	r := ctl(t, "eval", "-p", examples, "--queue", "vision-train", "--exit-code", "143", "-o", "json").exits(t, exitFine)
 	o := jsonLine(t, r.out)
 	if d, _ := o["decision"].(map[string]any); object(d).follows(contract) != nil || object(d).text("rule") != "signalled" {
 		t.Errorf("%v: %s", object(d).follows(contract), r.out)
 	}
 	if ladder, _ := o["ladder"].([]any); len(ladder) != 13 {
-		t.Errorf("%d rungs", len(ladder))
+		t.Errorf("%d rules in the ladder", len(ladder))
 	}
 }
 
@@ -141,12 +141,12 @@ func TestTest(t *testing.T) {
 	file := filepath.Join(dir, "starter_test.yaml")
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "delay: 20s", "delay: 21s", 1) })
 
-	r := ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":13:3: an evicted run goes elsewhere", "want 21s", "got  20s", "✓ starter/lost-capacity", "10 tests in 1 file, 1 failed")
+	r := ctl(t, "test", dir).exits(t, exitFinding).prints(t, "FAIL  "+file+":13:3: an evicted run goes elsewhere", "want 21s", "got  20s", "✓ starter/lost-capacity", "10 tests in 1 file, 1 failed")
 	if strings.Contains(r.out, "ok ") {
 		t.Errorf("shows green tests: %s", r.out)
 	}
-	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).says(t, "ok    "+file, "3 tests in 1 file, 0 failed")
-	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).says(t, "all tests must pass first")
+	ctl(t, "test", dir, "--run", "memory|75", "-v").exits(t, exitFine).prints(t, "ok    "+file, "3 tests in 1 file, 0 failed")
+	ctl(t, "test", dir, "--mutate").exits(t, exitFinding).prints(t, "all tests must pass first")
 
 	red := 0
 	for line := range strings.Lines(ctl(t, "test", dir, "-o", "json").exits(t, exitFinding).out) {
@@ -186,7 +186,7 @@ func TestTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, file+": updated")
+	ctl(t, "test", dir, "--update").exits(t, exitFine).prints(t, file+": updated")
 	after, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -194,20 +194,20 @@ func TestTest(t *testing.T) {
 	if want := strings.Replace(string(before), "delay: 21s", "delay: 20s", 1); string(after) != want {
 		t.Errorf("updated to:\n%s", after)
 	}
-	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, "nothing to update")
+	ctl(t, "test", dir, "--update").exits(t, exitFine).prints(t, "nothing to update")
 	ctl(t, "test", dir).exits(t, exitFine)
-	ctl(t, "test", dir, "--run", "75", "--coverage").exits(t, exitFinding).says(t, filepath.Join(dir, "policy.yaml")+":13:5: starter/preempted is not reached")
+	ctl(t, "test", dir, "--run", "75", "--coverage").exits(t, exitFinding).prints(t, filepath.Join(dir, "policy.yaml")+":13:5: starter/preempted is not reached")
 
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "decision:", "decisions:", 1) })
-	ctl(t, "test", dir).exits(t, exitFinding).says(t, file+":10:", "RP010", "did you mean decision?")
+	ctl(t, "test", dir).exits(t, exitFinding).prints(t, file+":10:", "RP010", "did you mean decision?")
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "decisions:", "decision:", 1) })
 	writeFile(t, dir, "bad.yaml", badPolicy)
-	ctl(t, "test", dir).exits(t, exitFinding).says(t, "bad.yaml:5:15: ")
+	ctl(t, "test", dir).exits(t, exitFinding).prints(t, "bad.yaml:5:15: ")
 
 	empty := t.TempDir()
 	for args, c := range map[string]struct {
 		code int
-		says string
+		want string
 	}{
 		"test " + empty:                               {exitEnvironment, "no *_test.yaml below"},
 		"test " + empty + "/nowhere":                  {exitEnvironment, "no such file"},
@@ -219,7 +219,7 @@ func TestTest(t *testing.T) {
 		"test record --job x --out y":                 {exitUsage, "--data DIR is required"},
 		"test record --job x --data y":                {exitUsage, "--out DIR is required"},
 	} {
-		ctl(t, strings.Fields(args)...).exits(t, c.code).says(t, c.says)
+		ctl(t, strings.Fields(args)...).exits(t, c.code).prints(t, c.want)
 	}
 }
 
@@ -228,8 +228,8 @@ var examplesDir = filepath.Join("..", "..", "examples", "policies")
 // TestExamplesTested: the examples are clean, covered, and every fault in them is noticed.
 func TestExamplesTested(t *testing.T) {
 	t.Parallel()
-	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).says(t, "8 files are valid")
-	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).says(t, "0 failed", "23 of 23 rules")
+	ctl(t, "lint", examplesDir, "--strict").exits(t, exitFine).prints(t, "8 files are valid")
+	ctl(t, "test", examplesDir, "--coverage", "--mutate").exits(t, exitFine).prints(t, "0 failed", "23 of 23 rules")
 }
 
 func TestLintForms(t *testing.T) {
@@ -240,7 +240,7 @@ func TestLintForms(t *testing.T) {
 	file := writeFile(t, dir, "p.yaml", text)
 	categories := writeFile(t, dir, "categories.txt", "infra\nuser # theirs\n")
 	r := ctl(t, "lint", file, "--categories", categories).exits(t, exitFinding)
-	r.says(t, file+":6:50: warning RP110 spec.rules[0].onFailureCategory[0]", "did you mean infra?", file+":7:5: warning RP103 spec.rules[1]: never reached: p/a matches")
+	r.prints(t, file+":6:50: warning RP110 spec.rules[0].onFailureCategory[0]", "did you mean infra?", file+":7:5: warning RP103 spec.rules[1]: never reached: p/a matches")
 	for line := range strings.Lines(ctl(t, "lint", file, "-o", "json").exits(t, exitFinding).out) {
 		if o := jsonLine(t, line); o.text("code") != "RP103" || o.text("severity") != "warning" || o.number("line") != 7 || o.text("file") != file {
 			t.Error(line)
@@ -253,10 +253,10 @@ func TestLintForms(t *testing.T) {
 	if err := json.Unmarshal([]byte(ctl(t, "lint", file, "-o", "sarif").exits(t, exitFinding).out), &sarif); err != nil || sarif.Version != "2.1.0" || len(sarif.Runs[0].Results) != 1 {
 		t.Errorf("%v: %+v", err, sarif)
 	}
-	ctl(t, "lint", examplesDir, "-o", "sarif").exits(t, exitFine).says(t, `"results": []`)
-	ctl(t, "lint", file, "-o", "xml").exits(t, exitUsage).says(t, "use text, json or sarif")
-	ctl(t, "lint", file, "--categories", filepath.Join(dir, "none")).exits(t, exitEnvironment).says(t, "read categories")
-	ctl(t, "lint", file, "--categories", writeFile(t, dir, "empty.txt", "#\n")).exits(t, exitFinding).says(t, "the file contains no category")
+	ctl(t, "lint", examplesDir, "-o", "sarif").exits(t, exitFine).prints(t, `"results": []`)
+	ctl(t, "lint", file, "-o", "xml").exits(t, exitUsage).prints(t, "use text, json or sarif")
+	ctl(t, "lint", file, "--categories", filepath.Join(dir, "none")).exits(t, exitEnvironment).prints(t, "read categories")
+	ctl(t, "lint", file, "--categories", writeFile(t, dir, "empty.txt", "#\n")).exits(t, exitFinding).prints(t, "the file contains no category")
 }
 
 func TestDiff(t *testing.T) {
@@ -266,7 +266,7 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := app.Dir(drainedData(t)).Events()
-	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).says(t, "0 of ", "are equal")
+	ctl(t, "diff", testPolicies, dir, "--log", log).exits(t, exitFine).prints(t, "0 of ", "are equal")
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -285,9 +285,9 @@ func TestDiff(t *testing.T) {
 	if changed == 0 {
 		t.Fatal("no rule to change")
 	}
-	ctl(t, "diff", testPolicies, dir).exits(t, exitFinding).says(t, "changed  rule ", `action: "Retry" → "Fail"`)
+	ctl(t, "diff", testPolicies, dir).exits(t, exitFinding).prints(t, "changed  rule ", `action: "Retry" → "Fail"`)
 	r := ctl(t, "diff", testPolicies, dir, "--log", log, "--jobs", "2").exits(t, exitFinding)
-	r.says(t, "failed runs are decided differently", "retries fewer: ", "QUEUE", "more: --jobs")
+	r.prints(t, "failed runs are decided differently", "retries fewer: ", "QUEUE", "more: --jobs")
 	var effects, changes int
 	var last object
 	for line := range strings.Lines(ctl(t, "diff", testPolicies, dir, "--log", log, "-o", "json").exits(t, exitFinding).out) {
@@ -317,7 +317,7 @@ func TestDiff(t *testing.T) {
 	ctl(t, "diff", testPolicies, dir, "--jobs", "-1").exits(t, exitUsage)
 	ctl(t, "diff", testPolicies, dir+"/nowhere").exits(t, exitEnvironment)
 	ctl(t, "diff", testPolicies, dir, "--log", dir+"/nowhere").exits(t, exitEnvironment)
-	ctl(t, "diff", testPolicies, writeFile(t, t.TempDir(), "bad.yaml", badPolicy)).exits(t, exitFinding).says(t, "bad.yaml:5:15")
+	ctl(t, "diff", testPolicies, writeFile(t, t.TempDir(), "bad.yaml", badPolicy)).exits(t, exitFinding).prints(t, "bad.yaml:5:15")
 }
 
 func TestSchemaAndFields(t *testing.T) {
@@ -329,14 +329,14 @@ func TestSchemaAndFields(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
-	ctl(t, "schema", "Quee").exits(t, exitUsage).says(t, "did you mean Queue?")
-	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).says(t, "KIND:     RetryPolicy", "initialDelay", "The delay before a retry")
+	ctl(t, "schema", "Quee").exits(t, exitUsage).prints(t, "did you mean Queue?")
+	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).prints(t, "KIND:     RetryPolicy", "initialDelay", "The delay before a retry")
 	whole := strings.Join(strings.Fields(r.out), " ")
 	if schema := ctl(t, "schema").out; !strings.Contains(schema, "The delay before a retry: the smaller of initialDelay") || !strings.Contains(whole, "The delay before a retry: the smaller of initialDelay") {
 		t.Error("schema and explain-field tell different texts")
 	}
-	ctl(t, "explain-field", "Queue.mode").exits(t, exitFine).says(t, "Shadow")
-	ctl(t, "explain-field", "spec.bakoff").exits(t, exitUsage).says(t, "did you mean spec.backoff?")
+	ctl(t, "explain-field", "Queue.mode").exits(t, exitFine).prints(t, "Shadow")
+	ctl(t, "explain-field", "spec.bakoff").exits(t, exitUsage).prints(t, "did you mean spec.backoff?")
 }
 
 // TestRecord: jobs of a real history become tests that pass as recorded, and turn
@@ -356,7 +356,7 @@ func TestRecord(t *testing.T) {
 	recorded := map[string]bool{}
 	for code, job := range jobs {
 		if !recorded[job] {
-			ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
+			ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
 		}
 		recorded[job] = true
 		b, err := os.ReadFile(filepath.Join(out, job+"_test.yaml"))
@@ -364,20 +364,20 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%s: %v\n%s", code, err, b)
 		}
 	}
-	ctl(t, "test", out).exits(t, exitFine).says(t, " 0 failed")
+	ctl(t, "test", out).exits(t, exitFine).prints(t, " 0 failed")
 	for _, job := range jobs {
-		ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitEnvironment).says(t, "already exists")
+		ctl(t, "test", "record", "--job", job, "--data", data, "--out", out).exits(t, exitEnvironment).prints(t, "already exists")
 		break
 	}
-	ctl(t, "test", "record", "--job", jobs["RuleRetry"], "--data", data, "--out", t.TempDir(), "--policies", started(t)).exits(t, exitFinding).says(t, "FAIL")
-	ctl(t, "test", "record", "--job", "nobody", "--data", data, "--out", out).exits(t, exitFinding).says(t, "job nobody is not in the job database")
+	ctl(t, "test", "record", "--job", jobs["RuleRetry"], "--data", data, "--out", t.TempDir(), "--policies", started(t)).exits(t, exitFinding).prints(t, "FAIL")
+	ctl(t, "test", "record", "--job", "nobody", "--data", data, "--out", out).exits(t, exitFinding).prints(t, "job nobody is not in the job database")
 }
 
 // TestPolicyToolsInPipes: help has examples, and pipes get no control characters.
 func TestPolicyToolsInPipes(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"eval", "test", "test record", "init", "lint", "diff", "schema", "explain-field"} {
-		ctl(t, append(strings.Fields(args), "--help")...).exits(t, exitFine).says(t, "Examples:\n", "refloatctl "+args)
+		ctl(t, append(strings.Fields(args), "--help")...).exits(t, exitFine).prints(t, "Examples:\n", "refloatctl "+args)
 	}
 	for _, args := range []string{
 		"eval -p " + examplesDir + " --exit-code 1", "test " + examplesDir + " --mutate -v", "lint " + examplesDir,
@@ -396,7 +396,7 @@ func TestEvalGroup(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
-		says []string
+		want []string
 	}{
 		{"", exitFine, []string{"Verdict RestartGroup", "1 of 10 counted restarts", "✗ training-job/host-maintenance onMessage: the failure has no message", "✓ training-job/lost-pod", "not before 30s"}},
 		{"--restarts 3 --verify RestartGroup", exitFine, []string{"4 of 10", "not before 4m "}},
@@ -419,9 +419,9 @@ func TestEvalGroup(t *testing.T) {
 		for a := range strings.FieldsSeq(c.args) {
 			args = append(args, strings.ReplaceAll(a, ".", " "))
 		}
-		ctl(t, args...).exits(t, c.code).says(t, c.says...)
+		ctl(t, args...).exits(t, c.code).prints(t, c.want...)
 	}
-	ctl(t, "eval", "-p", examplesDir, "--part", "workers").exits(t, exitUsage).says(t, "--part needs --group-policy")
+	ctl(t, "eval", "-p", examplesDir, "--part", "workers").exits(t, exitUsage).prints(t, "--part needs --group-policy")
 	r := ctl(t, "eval", "-p", examplesDir, "--group-policy", "training-job", "--restarts", "10", "-o", "json").exits(t, exitFine)
 	o := jsonLine(t, r.out)
 	if ladder, _ := o["ladder"].([]any); len(ladder) != 3 || o.text("groupAction") != "FailGroup" || o.text("groupRule") != "lost-pod" || o["refused"] != true || o.number("restartsUsed") != 10 {
@@ -442,8 +442,8 @@ tests:
   - {succeed: driver, expect: {released: workers/0/0-1}}
   - {member: workers/0/1, fail: {exitCode: 1}, expect: {groupAction: Halt, restarted: all}}
 `)
-	ctl(t, "test", dir).exits(t, exitFinding).says(t, "FAIL  "+file+":3:3: workers wait", "event 1 at 0s: workers/0/1: main exited with 1", "want Halt", "got  RestartGroup", "✓ training: no rule matches: RestartGroup")
-	ctl(t, "test", dir, "-o", "junit").exits(t, exitFinding).says(t, `failures="1"`, "got  RestartGroup")
+	ctl(t, "test", dir).exits(t, exitFinding).prints(t, "FAIL  "+file+":3:3: workers wait", "event 1 at 0s: workers/0/1: main exited with 1", "want Halt", "got  RestartGroup", "✓ training: no rule matches: RestartGroup")
+	ctl(t, "test", dir, "-o", "junit").exits(t, exitFinding).prints(t, `failures="1"`, "got  RestartGroup")
 	o := jsonLine(t, ctl(t, "test", dir, "-o", "json").exits(t, exitFinding).out)
 	steps, _ := o["steps"].([]any)
 	if len(steps) != 2 {
@@ -453,12 +453,12 @@ tests:
 	if group.text("state") != "Active" || group.number("restartsUsed") != 1 || fmt.Sprint(group["restarted"]) != "[driver workers]" || fmt.Sprint(group["held"]) != "[workers]" {
 		t.Error(group)
 	}
-	ctl(t, "test", dir, "--update").exits(t, exitFine).says(t, "updated")
+	ctl(t, "test", dir, "--update").exits(t, exitFine).prints(t, "updated")
 	ctl(t, "test", dir, "--run", "workers wait").exits(t, exitFine)
 	r := ctl(t, "test", dir, "--coverage", "--mutate").exits(t, exitFinding)
-	r.says(t, filepath.Join(dir, "groups.yaml")+":14:3: sweep/default is not reached", ":5:16: no test fails when GroupPolicy training: maxRestarts is one more", ":8:5: no test fails when GroupPolicy training: part workers: minMembers is one less")
+	r.prints(t, filepath.Join(dir, "groups.yaml")+":14:3: sweep/default is not reached", ":5:16: no test fails when GroupPolicy training: maxRestarts is one more", ":8:5: no test fails when GroupPolicy training: part workers: minMembers is one less")
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "succeed: driver", "succeed: drivers", 1) })
-	ctl(t, "test", dir).exits(t, exitFinding).says(t, "line 6: drivers: the group policy has no part drivers")
+	ctl(t, "test", dir).exits(t, exitFinding).prints(t, "line 6: drivers: the group policy has no part drivers")
 }
 
 // TestDiffGroups: what another group policy would have done with a recorded history.
@@ -467,12 +467,12 @@ func TestDiffGroups(t *testing.T) {
 	dir, logs := t.TempDir(), t.TempDir()
 	old, changed := writeFile(t, dir, "old.yaml", groupPolicies), writeFile(t, dir, "new.yaml", strings.Replace(groupPolicies, "maxRestarts: 1", "maxRestarts: 2", 1))
 	ctl(t, "import", groupHistoryFile(t), "--log", logs).exits(t, exitFine)
-	ctl(t, "diff", old, old, "--log", logs).exits(t, exitFine).says(t, "0 of ")
+	ctl(t, "diff", old, old, "--log", logs).exits(t, exitFine).prints(t, "0 of ")
 	r := ctl(t, "diff", old, changed, "--log", logs).exits(t, exitFinding)
-	r.says(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently", "retries more: 1\n", "Fail DefaultFail by lost/default", "Retry GroupRestart by lost/default")
-	ctl(t, "diff", old, changed, "--log", logs, "--semantics", "2").exits(t, exitFinding).says(t, "0 of ")
+	r.prints(t, "group policy training: maxRestarts: 1 → 2", "1 of 5 failed runs are decided differently", "retries more: 1\n", "Fail DefaultFail by lost/default", "Retry GroupRestart by lost/default")
+	ctl(t, "diff", old, changed, "--log", logs, "--semantics", "2").exits(t, exitFinding).prints(t, "0 of ")
 	r = ctl(t, "diff", old, changed, "--log", logs, "-o", "json").exits(t, exitFinding)
-	r.says(t, `"effects":1`, `"failures":5`, "GroupRestart")
+	r.prints(t, `"effects":1`, `"failures":5`, "GroupRestart")
 }
 
 // TestDocumentedGroupTest: the test that docs/policies.md shows passes.
@@ -489,5 +489,5 @@ func TestDocumentedGroupTest(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(examplesDir)); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "test", writeFile(t, dir, "shown_test.yaml", shown)).exits(t, exitFine).says(t, "1 test in 1 file, 0 failed")
+	ctl(t, "test", writeFile(t, dir, "shown_test.yaml", shown)).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
 }

@@ -63,7 +63,7 @@ func TestRetain(t *testing.T) {
 	}
 	n := prune(t, data, 2*time.Second)
 	verify := func() result { return ctl(t, "jobdb", "verify", "--data", data) }
-	verify().exits(t, exitFine).says(t, "pruned; none of them ended after ", ": equal\n")
+	verify().exits(t, exitFine).prints(t, "pruned; none of them ended after ", ": equal\n")
 
 	gone, there := "", ""
 	for job, before := range explained {
@@ -72,7 +72,7 @@ func TestRetain(t *testing.T) {
 			continue
 		}
 		gone = job
-		after := ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, "the job was pruned").out
+		after := ctl(t, "explain", job, "--data", data).exits(t, exitFine).prints(t, "the job was pruned").out
 		var kept []string
 		for line := range strings.Lines(after) {
 			if !strings.Contains(line, "the job was pruned") {
@@ -82,25 +82,25 @@ func TestRetain(t *testing.T) {
 		if strings.Join(kept, "") != before {
 			t.Errorf("before it was pruned:\n%s\nafter:\n%s", before, after)
 		}
-		ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"pruned":true`)
+		ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).prints(t, `"pruned":true`)
 	}
 	t.Logf("%d jobs pruned; of %d decided ones, %q is gone and %q is not", n, len(explained), gone, there)
 	if gone == "" {
 		t.Fatal("no decided job was pruned")
 	}
 	url := "sqlite://" + app.Dir(data).JobDB()
-	ctl(t, "explain", gone, "--job-db", url).exits(t, exitFinding).says(t, "is not in the job database", "has pruned", "give --pulsar URL or --data DIR")
-	ctl(t, "get", "job", gone, "--data", data).exits(t, exitFinding).says(t, "has pruned", "they had ended by ")
-	ctl(t, "explain", "no-such-job", "--data", data).exits(t, exitFinding).says(t, "is not in the job database")
+	ctl(t, "explain", gone, "--job-db", url).exits(t, exitFinding).prints(t, "is not in the job database", "has pruned", "give --pulsar URL or --data DIR")
+	ctl(t, "get", "job", gone, "--data", data).exits(t, exitFinding).prints(t, "has pruned", "they had ended by ")
+	ctl(t, "explain", "no-such-job", "--data", data).exits(t, exitFinding).prints(t, "is not in the job database")
 
 	// One more job is missing than was pruned.
 	change(t, data, "UPDATE positions SET pruned_jobs = pruned_jobs - 1 WHERE pruned_jobs > 0")
-	verify().exits(t, exitFinding).says(t, "Pruned.Jobs is ")
+	verify().exits(t, exitFinding).prints(t, "Pruned.Jobs is ")
 	change(t, data, "UPDATE positions SET pruned_jobs = pruned_jobs + 1 WHERE pruned_ended > 0")
 	verify().exits(t, exitFine)
 	job := strings.TrimSpace(firstLeft(t, data))
 	change(t, data, "DELETE FROM jobs WHERE job_id = '"+job+"'")
-	verify().exits(t, exitFinding).says(t, job)
+	verify().exits(t, exitFinding).prints(t, job)
 }
 
 // firstLeft is a job that is still in the database.
@@ -114,7 +114,7 @@ func firstLeft(t *testing.T, data string) string {
 func TestRetainUsage(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"0s", "-1h", "30d", "never"} {
-		ctl(t, "up", "--data", t.TempDir(), "--retain", bad).exits(t, exitUsage).says(t, "--retain", "720h, forever or auto")
+		ctl(t, "up", "--data", t.TempDir(), "--retain", bad).exits(t, exitUsage).prints(t, "--retain", "720h, forever or auto")
 	}
 	for text, want := range map[string]app.Retain{"auto": {}, "forever": {Forever: true}, "720h": {For: 720 * time.Hour}} {
 		if got, err := app.ParseRetain(text); err != nil || got != want {

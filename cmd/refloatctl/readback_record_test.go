@@ -305,7 +305,7 @@ func TestReadBackHistories(t *testing.T) {
 	}
 	x := newReadingBack()
 	for seed := range uint64(histories) {
-		h := model.Generate(seed, model.Options{Versions: seed%4 == 0, Told: seed%3 == 0})
+		h := model.Generate(seed, model.Options{Versions: seed%4 == 0, Republished: seed%3 == 0})
 		if seed%2 == 0 {
 			h = model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0})
 		}

@@ -185,12 +185,12 @@ const waiting = `, (?:(?P<atOnce>at once)` +
 	`(?:, not on (?P<avoidNodes>.+?))?(?: \((?P<nodesLeftOut>\d+) earlier nodes are left out\))?`
 
 func (r *reader) sentence(s string) {
-	said, ok := codeSentences[r.facts["code"]]
+	sentence, ok := codeSentences[r.facts["code"]]
 	if !ok {
 		r.fail("code %q has no sentence", r.facts["code"])
 		return
 	}
-	pattern := said + `(?:; ` + groupSentence + `)?`
+	pattern := sentence + `(?:; ` + groupSentence + `)?`
 	if r.facts["decision"] == "JobRequeued" {
 		pattern += waiting
 	}

@@ -140,7 +140,7 @@ func record(cmd *cobra.Command, cluster *pulsarlog.Cluster, f recordFlags, s spa
 			fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 		},
 		progress: func(n int, at int64) {
-			bar.Say("recording %s: %s, up to %s", name, plural.Of(n, "message"), query.TimeText(at))
+			bar.Update("recording %s: %s, up to %s", name, plural.Of(n, "message"), query.TimeText(at))
 		},
 	}
 	err = r.run(cmd.Context())

@@ -82,17 +82,17 @@ func TestReleases(t *testing.T) {
 	if job == "" {
 		t.Fatal("no job's failure was released")
 	}
-	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"released":true`)
-	ctl(t, "explain", job, "--data", data).exits(t, exitFinding).says(t, "no run of job "+job+" was decided", "released to the job database without a decision")
+	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).prints(t, `"released":true`)
+	ctl(t, "explain", job, "--data", data).exits(t, exitFinding).prints(t, "no run of job "+job+" was decided", "released to the job database without a decision")
 
 	up := ctl(t, "up", "--data", data, "--policies", testPolicies, "--exit-when-drained").exits(t, exitFine)
-	up.says(t, "released without a decision, ", "decisions superseded: after the events were released", "get releases --data "+data)
+	up.prints(t, "released without a decision, ", "decisions superseded: after the events were released", "get releases --data "+data)
 	for _, p := range []string{"partition 0: ", "partition 1: ", "partition 2: "} {
-		up.says(t, p)
+		up.prints(t, p)
 	}
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
 
-	released := ctl(t, "get", "releases", "--data", data).exits(t, exitFine).says(t, "PARTITION", "MESSAGES", "no decision came in time")
+	released := ctl(t, "get", "releases", "--data", data).exits(t, exitFine).prints(t, "PARTITION", "MESSAGES", "no decision came in time")
 	lines := strings.Count(released.out, "\n") - 1
 	asJSON := ctl(t, "get", "releases", "--data", data, "-o", "json").exits(t, exitFine)
 	messages := int64(0)
@@ -114,11 +114,11 @@ func TestReleases(t *testing.T) {
 		t.Errorf("the last one is %s", last.out)
 	}
 
-	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).says(t, "released; decision ", " superseded")
-	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"supersededDecision":`, `"released":true`)
-	ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, "superseded: the decision came too late and had no effect", " had been released, because no decision came in time")
-	ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).says(t, `"superseded":true`, `"release":{"partition":`)
-	ctl(t, "get", "decisions", "--data", data, "--job", job).exits(t, exitFine).says(t, text.Superseded)
+	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).prints(t, "released; decision ", " superseded")
+	ctl(t, "get", "job", job, "--data", data, "-o", "json").exits(t, exitFine).prints(t, `"supersededDecision":`, `"released":true`)
+	ctl(t, "explain", job, "--data", data).exits(t, exitFine).prints(t, "superseded: the decision came too late and had no effect", " had been released, because no decision came in time")
+	ctl(t, "explain", job, "--data", data, "-o", "json").exits(t, exitFine).prints(t, `"superseded":true`, `"release":{"partition":`)
+	ctl(t, "get", "decisions", "--data", data, "--job", job).exits(t, exitFine).prints(t, text.Superseded)
 	for line := range strings.Lines(ctl(t, "get", "decisions", "--all", "--data", data, "-o", "json").exits(t, exitFine).out) {
 		if superseded, _ := jsonLine(t, line)["superseded"].(bool); !superseded {
 			t.Errorf("not superseded: %s", line)
@@ -138,8 +138,8 @@ func TestReleases(t *testing.T) {
 // TestIngestModes: `up` writes into Armada's tables what its mode says.
 func TestIngestModes(t *testing.T) {
 	t.Parallel()
-	ctl(t, "up", "--data", t.TempDir(), "--ingest-mode", "hold").exits(t, exitUsage).says(t, `mode "hold"`, "holdback")
-	ctl(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--policies", testPolicies, "--ingest-mode", "holdback").exits(t, exitEnvironment).says(t, "give --job-db postgres://")
+	ctl(t, "up", "--data", t.TempDir(), "--ingest-mode", "hold").exits(t, exitUsage).prints(t, `mode "hold"`, "holdback")
+	ctl(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--policies", testPolicies, "--ingest-mode", "holdback").exits(t, exitEnvironment).prints(t, "give --job-db postgres://")
 	for _, tt := range []struct {
 		mode          string
 		jobs, rebuilt bool   // Armada's table has jobs, and some of them with requirements of ours
@@ -174,10 +174,10 @@ func TestIngestModes(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), `SELECT job_id FROM refloat_decisions WHERE requeue AND run_index = 0 LIMIT 1`).Scan(&job); err != nil {
 			t.Fatal(err)
 		}
-		ctl(t, "explain", job, "--run", "0", "--job-db", at).exits(t, exitFine).says(t, " pod armada-"+job+tt.pod+", not before ")
-		said := jsonLine(t, ctl(t, "explain", job, "--run", "0", "--job-db", at, "-o", "json").exits(t, exitFine).out)
-		if said["nextPod"] != "armada-"+job+tt.pod || said["decision"].(map[string]any)["podName"] != "armada-"+job+"-0-1" {
-			t.Errorf("mode %q: %v", tt.mode, said)
+		ctl(t, "explain", job, "--run", "0", "--job-db", at).exits(t, exitFine).prints(t, " pod armada-"+job+tt.pod+", not before ")
+		explanation := jsonLine(t, ctl(t, "explain", job, "--run", "0", "--job-db", at, "-o", "json").exits(t, exitFine).out)
+		if explanation["nextPod"] != "armada-"+job+tt.pod || explanation["decision"].(map[string]any)["podName"] != "armada-"+job+"-0-1" {
+			t.Errorf("mode %q: %v", tt.mode, explanation)
 		}
 		t.Logf("mode %q: %d jobs in Armada's table, %d held back, %d decisions", tt.mode, jobs, rebuilt, decisions)
 	}

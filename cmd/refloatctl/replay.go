@@ -107,7 +107,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	for partition := range log.Partitions() {
 		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
 			if messages++; messages%1024 == 0 {
-				bar.Say("replaying: %s", plural.Of(messages, "message"))
+				bar.Update("replaying: %s", plural.Of(messages, "message"))
 			}
 			for _, r := range o.Records {
 				if err := p.print(partition, r, f.all); err != nil {

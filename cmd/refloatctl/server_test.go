@@ -96,7 +96,7 @@ func TestVerifyByServer(t *testing.T) {
 	}
 	key, public := newKeys(t, dir)
 	signed := writeFile(t, dir, "report.json", ctl(t, "verify", "--data", data, "--sign", key).exits(t, exitFine).out)
-	ctl(t, "verify", "--check-signature", signed, "--public-key", public, "--server", server).exits(t, exitFine).says(t, "the logs still have all")
+	ctl(t, "verify", "--check-signature", signed, "--public-key", public, "--server", server).exits(t, exitFine).prints(t, "the logs still have all")
 	if r := ctlIn(t, []string{"REFLOAT_SERVER=" + server}, "verify", "--check-signature", signed, "--public-key", public).exits(t, exitFine); strings.Contains(r.out, "the logs") {
 		t.Errorf("nobody asked for the logs: %s", r.out)
 	}
@@ -207,8 +207,8 @@ func TestServerFromEnvironment(t *testing.T) {
 	data, away := drainedData(t), []string{"REFLOAT_SERVER=127.0.0.1:1"}
 	for _, command := range [][]string{{"get", "jobs"}, {"get", "partitions"}, {"top", "retries"}, {"shadow", "report"}, {"verify"}} {
 		ctlIn(t, away, append(command, "--data", data)...).exits(t, exitFine)
-		ctlIn(t, away, command...).exits(t, exitEnvironment).says(t, "no server answers at 127.0.0.1:1")
-		ctl(t, append(command, "--data", data, "--server", "127.0.0.1:1")...).exits(t, exitUsage).says(t, "two places to ask")
+		ctlIn(t, away, command...).exits(t, exitEnvironment).prints(t, "no server answers at 127.0.0.1:1")
+		ctl(t, append(command, "--data", data, "--server", "127.0.0.1:1")...).exits(t, exitUsage).prints(t, "two places to ask")
 	}
 	ctlIn(t, away, "verify", "--log", filepath.Join(data, "logs", "events"), "--decisions", filepath.Join(data, "logs", "decisions")).exits(t, exitFine)
 	ctlIn(t, away, "whatif", "--set", "settings.globalMaxRetries=1", "--data", data).exits(t, exitFinding)

@@ -126,7 +126,7 @@ func (f *shadowFlags) read(cmd *cobra.Command, filter shadow.Filter, visit func(
 	defer func() { _ = closeLog() }()
 	bar := show.NewProgress()
 	defer bar.Done()
-	bar.Say("deciding %s", plural.Of(log.Partitions(), "partition"))
+	bar.Update("deciding %s", plural.Of(log.Partitions(), "partition"))
 	queues, err := shadow.Replay(cmd.Context(), log, set, filter)
 	bar.Done()
 	if err != nil {

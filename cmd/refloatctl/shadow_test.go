@@ -109,7 +109,7 @@ func TestShadowActsOnNothing(t *testing.T) {
 		args = append(args, "--feed", recordingFile(name))
 		maps.Copy(want, armadaRows(t, name))
 	}
-	up := ctl(t, args...).exits(t, exitFine).says(t, "JobRequeued (shadow)", "JobFailed (shadow)", "bin/refloatctl shadow report --data "+data)
+	up := ctl(t, args...).exits(t, exitFine).prints(t, "JobRequeued (shadow)", "JobFailed (shadow)", "bin/refloatctl shadow report --data "+data)
 	if n := strings.Count(up.out, "JobRequeued ") + strings.Count(up.out, "JobFailed "); n != strings.Count(up.out, "(shadow)") {
 		t.Errorf("%d sorts of decisions, not all in shadow:\n%s", n, up.out)
 	}
@@ -198,7 +198,7 @@ func TestNoPolicyIsArmada(t *testing.T) {
 			t.Errorf("%s: %d runs", name, len(reportRuns(t, r.out)))
 		}
 		ctl(t, "shadow", "report", "--log", log, "--policies", none).exits(t, exitFine).
-			says(t, "we would have retried none of them.\nArmada reran no job that we would have failed.\n")
+			prints(t, "we would have retried none of them.\nArmada reran no job that we would have failed.\n")
 	}
 }
 
@@ -470,12 +470,12 @@ func TestShadowThenEnforce(t *testing.T) {
 		}
 	}
 	id := granted.text("jobId")
-	ctl(t, "get", "job", id, "--data", data).exits(t, exitFine).says(t, "(shadow)")
-	ctl(t, "get", "decisions", "--job", id, "--data", data).exits(t, exitFine).says(t, "JobRequeued (shadow)", "shadow: this decision has no effect")
+	ctl(t, "get", "job", id, "--data", data).exits(t, exitFine).prints(t, "(shadow)")
+	ctl(t, "get", "decisions", "--job", id, "--data", data).exits(t, exitFine).prints(t, "JobRequeued (shadow)", "shadow: this decision has no effect")
 	ctl(t, "explain", id, "--run", granted["runIndex"].(json.Number).String(), "--data", data).exits(t, exitFine).
-		says(t, "JobRequeued (shadow), DefaultRetry", "shadow: this decision has no effect", "the next run would have been: pod armada-"+id)
+		prints(t, "JobRequeued (shadow), DefaultRetry", "shadow: this decision has no effect", "the next run would have been: pod armada-"+id)
 	ctl(t, append(up, "--exit-when-drained")...).exits(t, exitFine).
-		says(t, "JobRequeued (shadow)  DefaultRetry", "JobRequeued           DefaultRetry", "bin/refloatctl shadow report --data "+data)
+		prints(t, "JobRequeued (shadow)  DefaultRetry", "JobRequeued           DefaultRetry", "bin/refloatctl shadow report --data "+data)
 
 	// All of it is what the model says, under the generations as they came.
 	followed(t, data, messages, sets, func(string) bool { return true })
@@ -542,5 +542,5 @@ func TestShadowThenEnforce(t *testing.T) {
 	}
 	t.Logf("%d jobs acted on, %d of them with retries granted in shadow before, %d never decided in Enforce", acted, carried, only)
 	ctl(t, "shadow", "report", "--data", data, "--queue", queue).exits(t, exitFine).
-		says(t, "In queue "+queue+", decided in shadow by generation 1, enforced since generation 2: Armada failed ")
+		prints(t, "In queue "+queue+", decided in shadow by generation 1, enforced since generation 2: Armada failed ")
 }

@@ -22,7 +22,7 @@ func TestSimulateInputs(t *testing.T) {
 	simulated := func(args ...string) result {
 		return inProcess(t, append([]string{"simulate", "--policies", examplesDir}, args...)...)
 	}
-	recorded := simulated("--workload-from", past).exits(t, exitFine).says(t, "of 300 jobs", "cancelled: ", "run n of a job ends as run n of the history", "the nodes on which its runs were").out
+	recorded := simulated("--workload-from", past).exits(t, exitFine).prints(t, "of 300 jobs", "cancelled: ", "run n of a job ends as run n of the history", "the nodes on which its runs were").out
 	if again := simulated("--workload-from", past, "--cluster-from", past, "--parallel", "1").exits(t, exitFine).out; again != recorded {
 		t.Errorf("a second run prints something else:\n%s\n%s", recorded, again)
 	}
@@ -33,14 +33,14 @@ func TestSimulateInputs(t *testing.T) {
 	}
 
 	fitted := inProcess(t, "simulate", "--fit", past).exits(t, exitFine).out
-	simulated("--workload", file("fitted.yaml", fitted), "--cluster-from", past, "--jobs", "50").exits(t, exitFine).says(t, "seed 1: of ")
+	simulated("--workload", file("fitted.yaml", fitted), "--cluster-from", past, "--jobs", "50").exits(t, exitFine).prints(t, "seed 1: of ")
 
 	pods := file("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time\na,1000,1,1,500,LS,0,60,0\nb,1000,1,0,0,BE,7200,7260,7200\n")
 	nodes := file("nodes.csv", "sn,cpu_milli,memory_mib,gpu\nn,4000,16,1\n")
-	simulated("--trace", pods, "--cluster-from", nodes, "--load", "2").exits(t, exitFine).says(t, "of 2 jobs", "after 1.0 hours", "arrivals 2 times as fast")
-	simulated("--trace", pods, "--cluster-from", nodes, "--jobs", "1").exits(t, exitFine).says(t, "of 1 job,")
+	simulated("--trace", pods, "--cluster-from", nodes, "--load", "2").exits(t, exitFine).prints(t, "of 2 jobs", "after 1.0 hours", "arrivals 2 times as fast")
+	simulated("--trace", pods, "--cluster-from", nodes, "--jobs", "1").exits(t, exitFine).prints(t, "of 1 job,")
 
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"--workload-from x --trace y --cluster z", "omit --workload and --trace"},
 		{"--cluster x --cluster-from y", "either --cluster or --cluster-from"},
 		{"--trace x", "--trace needs a cluster"},
@@ -50,8 +50,8 @@ func TestSimulateInputs(t *testing.T) {
 		{"--trace " + pods + " --cluster-from " + file("small.csv", "sn,cpu_milli,memory_mib,gpu\nn,400,16,1\n"), `pods.csv:2: job "a": it fits no node`},
 		{"--fit " + filepath.Join("..", "..", "testdata", "recordings", "preempted.jsonl.gz"), "runs succeeded, and a fit of run times needs 20"},
 	} {
-		simulated(strings.Fields(c.args)...).says(t, c.says)
+		simulated(strings.Fields(c.args)...).prints(t, c.want)
 	}
-	simulated("--trace", nodes, "--cluster-from", nodes).says(t, "nodes.csv:1: columns are missing: creation_time")
+	simulated("--trace", nodes, "--cluster-from", nodes).prints(t, "nodes.csv:1: columns are missing: creation_time")
 	simulated("--workload-from", filepath.Join(dir, "none")).exits(t, exitEnvironment)
 }

@@ -31,7 +31,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	inProcess(t, "simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "200", "--seeds", "3").exits(t, exitFine).
-		says(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "B - A", "BY RULE", "assumed:")
+		prints(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "B - A", "BY RULE", "assumed:")
 }
 
 // TestSimulateCompares: candidates run under 20 seeds, and the headline says what these are worth; --within has limits.
@@ -39,9 +39,9 @@ func TestSimulateCompares(t *testing.T) {
 	t.Parallel()
 	compare := []string{"simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "60"}
 	inProcess(t, append(compare, "--within", "3h")...).exits(t, exitFine).
-		says(t, "(the first of 20)", "medians of 20 seeds (with their 95% confidence intervals)", "jobs done within 3h0m0s, %", " of 20 seeds, ", "done within 3h0m0s: ")
-	ctl(t, append(compare, "--within", "49h")...).exits(t, exitUsage).says(t, "--within 49h0m0s: the simulation ends 48h0m0s after the last submission (giveUp)")
-	ctl(t, append(compare, "--within", "-1h")...).exits(t, exitUsage).says(t, "--within -1h0m0s: want a time above 0")
+		prints(t, "(the first of 20)", "medians of 20 seeds (with their 95% confidence intervals)", "jobs done within 3h0m0s, %", " of 20 seeds, ", "done within 3h0m0s: ")
+	ctl(t, append(compare, "--within", "49h")...).exits(t, exitUsage).prints(t, "--within 49h0m0s: the simulation ends 48h0m0s after the last submission (giveUp)")
+	ctl(t, append(compare, "--within", "-1h")...).exits(t, exitUsage).prints(t, "--within -1h0m0s: want a time above 0")
 }
 
 // TestSimulateSweep: candidates are compared at each load and rate of failures; without failures nothing tells them apart.
@@ -59,13 +59,13 @@ func TestSimulateSweep(t *testing.T) {
 			t.Errorf("load %v, failures %v: %v", p["load"], p["failures"], d)
 		}
 	}
-	inProcess(t, append(args, "--sweep", "failures=3")...).exits(t, exitFine).says(t, "B is below A at 2 of 2 points, and above it at none: the order holds")
-	for _, bad := range []struct{ flag, says string }{
+	inProcess(t, append(args, "--sweep", "failures=3")...).exits(t, exitFine).prints(t, "B is below A at 2 of 2 points, and above it at none: the order holds")
+	for _, bad := range []struct{ flag, want string }{
 		{"load=", `"": want numbers from 0.001 to 1000`}, {"load=1,NaN", `"NaN": want numbers`}, {"lod=1", `did you mean load`},
 	} {
-		ctl(t, append(args, "--sweep", bad.flag)...).exits(t, exitUsage).says(t, bad.says)
+		ctl(t, append(args, "--sweep", bad.flag)...).exits(t, exitUsage).prints(t, bad.want)
 	}
-	ctl(t, "simulate", "--policies", examplesDir, "--sweep", "load=2", "--workload-from", recordingFile("plain")).exits(t, exitUsage).says(t, "only a generated workload has a load")
+	ctl(t, "simulate", "--policies", examplesDir, "--sweep", "load=2", "--workload-from", recordingFile("plain")).exits(t, exitUsage).prints(t, "only a generated workload has a load")
 }
 
 // TestSimulateSave: a saved simulation has the runs and retries that it reports, and is never mixed with other jobs.
@@ -80,7 +80,7 @@ func TestSimulateSave(t *testing.T) {
 			t.Errorf("%d %s are saved, the simulation has %d", lines, table, want)
 		}
 	}
-	ctl(t, save...).exits(t, exitUsage).says(t, "it exists, and a simulation is not mixed with other jobs")
+	ctl(t, save...).exits(t, exitUsage).prints(t, "it exists, and a simulation is not mixed with other jobs")
 }
 
 // TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.
@@ -100,7 +100,7 @@ func TestSimulateFiles(t *testing.T) {
 	if built := inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "50").exits(t, exitFine).out; built != given {
 		t.Errorf("the built-in files and their copies differ:\n%s\n%s", built, given)
 	}
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"simulate", "--policies PATH is required"},
 		{"simulate --policies x --seeds 0", "want 1 to 10000"},
 		{"simulate --policies x --jobs -1", "--jobs -1"},
@@ -109,7 +109,7 @@ func TestSimulateFiles(t *testing.T) {
 		{"simulate --policies " + examplesDir + " --cluster " + file("typo", strings.Replace(cluster, "nodes:", "noeds:", 1)), "noeds"},
 		{"simulate --policies " + examplesDir + " --workload " + file("big", strings.Replace(workload, "cpu: 8", "cpu: 800", 1)), "kinds[0] small: the job fits no node"},
 	} {
-		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
+		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).prints(t, c.want)
 	}
 	ctl(t, "simulate", "--policies", examplesDir, "--cluster", filepath.Join(dir, "none")).exits(t, exitEnvironment)
 	inProcess(t, "simulate", "--policies", examplesDir, "--jobs", "1", "--html", filepath.Join(dir, "none", "page")).exits(t, exitEnvironment)

@@ -68,7 +68,7 @@ differently (exit code 1), and is kept nevertheless.`,
 	cmd.Flags().StringVar(&f.job, "job", "", "id of the job")
 	cmd.Flags().StringVar(&f.group, "group", "", "name of the group, in place of --job")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "queue of the group, if several have that name")
-	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "job set of the group, likewise")
+	cmd.Flags().StringVar(&f.jobSet, "job-set", "", "job set of the group, if several have that name")
 	f.bind(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "directory to write to (required)")
 	cmd.Flags().StringVar(&f.policies, "policies", "", "policy files to test (default: those that decided, written beside the test)")

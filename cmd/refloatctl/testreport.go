@@ -240,7 +240,7 @@ func (b *bench) mutate(w io.Writer) (survived bool, err error) {
 		var left []suite.Mutant
 		cases := b.casesOf(c.Set)
 		for i := range mutants {
-			bar.Say("mutants: %d of %d", i, len(mutants))
+			bar.Update("mutants: %d of %d", i, len(mutants))
 			if !mutants[i].Killed(c.Set, cases) {
 				left = append(left, mutants[i])
 			}

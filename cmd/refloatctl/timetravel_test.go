@@ -59,13 +59,13 @@ func TestTimeTravel(t *testing.T) {
 		}
 	}
 	now := ctl(t, "get", "job", busiest, "--data", data).exits(t, exitFine).out
-	ctl(t, "get", "job", busiest, "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).says(t, now)
-	ctl(t, "get", "job", busiest, "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitFinding).says(t, "there was no job")
-	ctl(t, "get", "job", busiest, "--data", data, "--at", "yesterday").exits(t, exitUsage).says(t, "want a time such as")
+	ctl(t, "get", "job", busiest, "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).prints(t, now)
+	ctl(t, "get", "job", busiest, "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitFinding).prints(t, "there was no job")
+	ctl(t, "get", "job", busiest, "--data", data, "--at", "yesterday").exits(t, exitUsage).prints(t, "want a time such as")
 
 	newest := ctl(t, "get", "policies", "--data", data, "--generation", "1").exits(t, exitFine).out
-	ctl(t, "get", "policies", "--data", data, "--at", "1").exits(t, exitFine).says(t, newest)
-	ctl(t, "get", "policies", "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).says(t, newest)
-	ctl(t, "get", "policies", "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitEnvironment).says(t, "the policies log begins after")
-	ctl(t, "get", "policies", "--data", data, "--at", "x").exits(t, exitUsage).says(t, "want a time such as")
+	ctl(t, "get", "policies", "--data", data, "--at", "1").exits(t, exitFine).prints(t, newest)
+	ctl(t, "get", "policies", "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).prints(t, newest)
+	ctl(t, "get", "policies", "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitEnvironment).prints(t, "the policies log begins after")
+	ctl(t, "get", "policies", "--data", data, "--at", "x").exits(t, exitUsage).prints(t, "want a time such as")
 }

@@ -144,7 +144,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
 		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)), Memory: memory,
-		Progress: func(s app.Status) { fed = s; bar.Say("fed %d of %d messages", s.Fed, s.Total) },
+		Progress: func(s app.Status) { fed = s; bar.Update("fed %d of %d messages", s.Fed, s.Total) },
 		Drained:  func() { drained = true },
 		Fatal:    func(err error) { os.Exit(exitCode(cmd.CommandPath(), err)) },
 		Log:      slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),

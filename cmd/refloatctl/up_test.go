@@ -40,21 +40,21 @@ func TestUpAgain(t *testing.T) {
 		return ctl(t, "get", "decisions", "--all", "--data", data, "-o", "json").exits(t, exitFine).out +
 			ctl(t, "get", "jobs", "--data", data, "-o", "json").exits(t, exitFine).out
 	}
-	up("chaos").says(t, "written=630 already_there=0", "Decisions", "JobRequeued", "GangRetry", "Try next", "refloatctl explain ")
+	up("chaos").prints(t, "written=630 already_there=0", "Decisions", "JobRequeued", "GangRetry", "Try next", "refloatctl explain ")
 	before := printed()
-	up("chaos").says(t, "written=0 already_there=630")
+	up("chaos").prints(t, "written=0 already_there=630")
 	up()
 	if after := printed(); after != before {
 		t.Errorf("again, other rows: %s", firstDifference(before, after))
 	}
 	// A second recording comes after the first; then both are there.
-	up("chaos", "preempted").says(t, "written=0 already_there=630", "written=288 already_there=0")
+	up("chaos", "preempted").prints(t, "written=0 already_there=630", "written=288 already_there=0")
 	both := printed()
-	up("preempted", "chaos").says(t, "written=0 already_there=630", "written=0 already_there=288")
+	up("preempted", "chaos").prints(t, "written=0 already_there=630", "written=0 already_there=288")
 	if after := printed(); after != both || both == before {
 		t.Errorf("after two feeds, other rows: %s", firstDifference(both, after))
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, "deciding 918 messages again")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "deciding 918 messages again")
 	rowsFollow(t, data)
 }
 
@@ -97,7 +97,7 @@ func awaitJobDB(t *testing.T, at ...string) {
 	until(t, "there is a job database", func() bool {
 		r := ctl(t, append([]string{"get", "jobs", "--limit", "1"}, at...)...)
 		if r.code != exitFine {
-			r.exits(t, exitEnvironment).says(t, "there is no job database yet")
+			r.exits(t, exitEnvironment).prints(t, "there is no job database yet")
 		}
 		return r.code == exitFine
 	})
@@ -157,9 +157,9 @@ func TestSecondUp(t *testing.T) {
 	p, x := slowly(t, data)
 	for range 2 {
 		ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain")).exits(t, exitEnvironment).
-			says(t, "another writer, process ", `("refloatctl up"), has `+app.Dir(data).Events()+" open: stop it first", "locked by another process")
+			prints(t, "another writer, process ", `("refloatctl up"), has `+app.Dir(data).Events()+" open: stop it first", "locked by another process")
 	}
-	ctl(t, "import", recordingFile("chaos"), "--log", app.Dir(data).Events()).exits(t, exitEnvironment).says(t, "another writer")
+	ctl(t, "import", recordingFile("chaos"), "--log", app.Dir(data).Events()).exits(t, exitEnvironment).prints(t, "another writer")
 	if x.total < 1559 {
 		x.await(p, nil) // the first one continues
 	}
@@ -212,10 +212,10 @@ func TestWhileUp(t *testing.T) {
 		t.Errorf("%d partitions are live", live)
 	}
 	job := firstJob(t, data)
-	ctl(t, "explain", job, "--data", data).exits(t, exitFine).says(t, job, "Decision", "Where")
-	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).says(t, job)
-	ctl(t, "get", "jobs", "--data", data).exits(t, exitFine).says(t, "QUEUE")
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).says(t, fmt.Sprintf("the same %d decisions", n))
+	ctl(t, "explain", job, "--data", data).exits(t, exitFine).prints(t, job, "Decision", "Where")
+	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).prints(t, job)
+	ctl(t, "get", "jobs", "--data", data).exits(t, exitFine).prints(t, "QUEUE")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("the same %d decisions", n))
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
 	if _, err := http.Get("http://" + address + "/healthz"); err == nil {
@@ -295,7 +295,7 @@ func TestPolicyChange(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
 	r := ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--feed", recordingFile("chaos"), "--exit-when-drained")
-	r.exits(t, exitEnvironment).says(t, "the feeds need 3 partitions") // chaos
+	r.exits(t, exitEnvironment).prints(t, "the feeds need 3 partitions") // chaos
 	if n := len(contents(t, data, 0).Decisions) + len(contents(t, data, 1).Decisions); n != 55 {
 		t.Errorf("%d decisions: something was fed", n)
 	}
@@ -342,7 +342,7 @@ func TestDamagedEvents(t *testing.T) {
 		if strings.Contains(args, "--verify") { // which looks for damage
 			code = exitFinding
 		}
-		r := ctl(t, strings.Fields(args)...).exits(t, code).says(t, "corrupt")
+		r := ctl(t, strings.Fields(args)...).exits(t, code).prints(t, "corrupt")
 		if !where.MatchString(r.err + r.out) {
 			t.Errorf("%s does not name the file and the place: %s", args, r.err+r.out)
 		}
@@ -373,7 +373,7 @@ func TestDamagedDecisions(t *testing.T) {
 		if strings.Contains(args, "--verify") { // which looks for damage
 			code = exitFinding
 		}
-		r := ctl(t, strings.Fields(args)...).exits(t, code).says(t, "corrupt")
+		r := ctl(t, strings.Fields(args)...).exits(t, code).prints(t, "corrupt")
 		if !where.MatchString(r.err + r.out) {
 			t.Errorf("%s does not name the file and the place: %s", args, r.err+r.out)
 		}
@@ -447,7 +447,7 @@ func TestForgedDecisions(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(e *chain.Envelope, i int, d *chain.Decision)
-		says   string
+		want   string
 		up     int // exit code
 	}{
 		{"nothing", func(*chain.Envelope, int, *chain.Decision) {}, "", exitFine},
@@ -477,11 +477,11 @@ func TestForgedDecisions(t *testing.T) {
 				}
 				return true
 			})
-			if c.says == "" {
+			if c.want == "" {
 				ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
 				return
 			}
-			r := ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "partition 0: ", c.says)
+			r := ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "partition 0: ", c.want)
 			if strings.Contains(r.out, "verified") || r.err != "" {
 				t.Errorf("stdout: %s\nstderr: %s", r.out, r.err)
 			}
@@ -531,7 +531,7 @@ func TestBrokenChain(t *testing.T) {
 		if err := broken.Close(); err != nil {
 			t.Fatal(err)
 		}
-		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "partition 1: ", "the chain ends at envelope ")
+		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "partition 1: ", "the chain ends at envelope ")
 	}
 }
 

@@ -275,7 +275,7 @@ func (f *verifyFlags) makeReport(cmd *cobra.Command, o report.Options) (r *repor
 	bar, began := show.NewProgress(), time.Now()
 	defer bar.Done()
 	o.Progress = func(p report.Progress) {
-		bar.Say("verifying: %s%s", plural.Of(int(p.Messages), "message"), leftText(p.Share, time.Since(began)))
+		bar.Update("verifying: %s%s", plural.Of(int(p.Messages), "message"), leftText(p.Share, time.Since(began)))
 	}
 	err = f.readAll(cmd.Context(), func(logs audit.Logs) (err error) {
 		r, err = report.Make(cmd.Context(), logs, o)

@@ -44,7 +44,7 @@ func TestVerifyIncomplete(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).says(t, "not verified: the decision log does not answer 2298 messages")
+	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "not verified: the decision log does not answer 2298 messages")
 	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 }
 
@@ -59,23 +59,23 @@ func TestVerifyReport(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	logs := []string{"--log", app.Dir(data).Events(), "--decisions", app.Dir(data).Decisions()}
-	inProcess(t, append([]string{"verify"}, logs...)...).exits(t, exitFine).says(t, "byte for byte")
+	inProcess(t, append([]string{"verify"}, logs...)...).exits(t, exitFine).prints(t, "byte for byte")
 	text := inProcess(t, "verify", "--data", data, "--sign", private).exits(t, exitFine).out
 	file := writeFile(t, dir, "report.json", text)
 	by := func(key string, more ...string) result {
 		return inProcess(t, append([]string{"verify", "--check-signature", file, "--public-key", key}, more...)...)
 	}
 	check := func(more ...string) result { return by(public, more...) }
-	signed := check().exits(t, exitFine).says(t, "signed with the key SHA256:")
+	signed := check().exits(t, exitFine).prints(t, "signed with the key SHA256:")
 	fingerprint := regexp.MustCompile(`SHA256:\S+`).FindString(signed.out)
-	by(fingerprint).exits(t, exitFine).says(t, fingerprint)
-	check("--data", data).exits(t, exitFine).says(t, "the logs still have all")
+	by(fingerprint).exits(t, exitFine).prints(t, fingerprint)
+	check("--data", data).exits(t, exitFine).prints(t, "the logs still have all")
 	_, stranger := newKeys(t, t.TempDir())
-	by(stranger).exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:")
-	by("SHA256:another").exits(t, exitFinding).says(t, "signed with another key: "+fingerprint+", not SHA256:another")
+	by(stranger).exits(t, exitFinding).prints(t, "signed with another key: "+fingerprint+", not SHA256:")
+	by("SHA256:another").exits(t, exitFinding).prints(t, "signed with another key: "+fingerprint+", not SHA256:another")
 
 	for _, more := range [][]string{nil, {"--data", data}} {
-		unknown := inProcess(t, append([]string{"verify", "--check-signature", file}, more...)...).exits(t, exitFinding).says(t, "signed by an unknown key: "+fingerprint, "--public-key")
+		unknown := inProcess(t, append([]string{"verify", "--check-signature", file}, more...)...).exits(t, exitFinding).prints(t, "signed by an unknown key: "+fingerprint, "--public-key")
 		if strings.Contains(unknown.out, "the logs") {
 			t.Errorf("logs are compared with a report of anybody: %s", unknown.out)
 		}
@@ -92,9 +92,9 @@ func TestVerifyReport(t *testing.T) {
 		}
 		return true
 	})
-	check("--data", data).exits(t, exitFinding).says(t, "the logs have changed since: partition 0: ")
+	check("--data", data).exits(t, exitFinding).prints(t, "the logs have changed since: partition 0: ")
 	writeFile(t, dir, "report.json", strings.Replace(text, `"messages":`, `"messages":1`, 1))
-	check().exits(t, exitFinding).says(t, "not signed: the signature does not fit")
+	check().exits(t, exitFinding).prints(t, "not signed: the signature does not fit")
 }
 
 // newKeys writes a private and a public key.
@@ -120,7 +120,7 @@ func newKeys(t *testing.T, dir string) (private, public string) {
 func TestVerifyUsage(t *testing.T) {
 	t.Parallel()
 	key, _ := newKeys(t, t.TempDir())
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"verify", "--data DIR is required"},
 		{"verify --log x", "--log and --decisions belong together"},
 		{"verify --log x --decisions y --data z", "give only one"},
@@ -131,7 +131,7 @@ func TestVerifyUsage(t *testing.T) {
 		{"verify --check-signature x --public-key z --checkpoints y", "omit --checkpoints"},
 		{"verify --data x --sign " + filepath.Join(examplesDir, "batch.yaml"), "want a private key in PEM"},
 	} {
-		if r := ctl(t, strings.Fields(c.args)...); r.code != exitUsage && !strings.Contains(r.err, "no such file") || !strings.Contains(r.err, c.says) && r.code == exitUsage {
+		if r := ctl(t, strings.Fields(c.args)...); r.code != exitUsage && !strings.Contains(r.err, "no such file") || !strings.Contains(r.err, c.want) && r.code == exitUsage {
 			t.Errorf("%s: %d %s", c.args, r.code, r.err)
 		}
 	}
@@ -153,10 +153,10 @@ func TestVerifyFromCheckpoint(t *testing.T) {
 	takeCheckpoints(t, data, vault)
 	first := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out).number("decisions")
 	inProcess(t, "verify", "--data", data, "--checkpoints", vault).exits(t, exitFine).
-		says(t, fmt.Sprintf("nothing was decided again; %d decisions before the checkpoints were not read", first), "0 messages in 0 envelopes, 0 decisions, ")
+		prints(t, fmt.Sprintf("nothing was decided again; %d decisions before the checkpoints were not read", first), "0 messages in 0 envelopes, 0 decisions, ")
 	up("retried")
 	inProcess(t, "verify", "--data", data, "--checkpoints", vault).exits(t, exitFine).
-		says(t, "verified: deciding 2298 messages again gives the same ", fmt.Sprintf("; %d decisions before the checkpoints were not read", first))
+		prints(t, "verified: deciding 2298 messages again gives the same ", fmt.Sprintf("; %d decisions before the checkpoints were not read", first))
 	r := jsonLine(t, inProcess(t, "verify", "--data", data, "--checkpoints", vault, "-o", "json").exits(t, exitFine).out)
 	whole := jsonLine(t, inProcess(t, "verify", "--data", data, "-o", "json").exits(t, exitFine).out)
 	if got, want := r.number("decisions")+r.number("decisionsGiven"), whole.number("decisions"); got != want || r.number("decisionsGiven") != first {

@@ -153,7 +153,7 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	}
 	asked := f.question(files)
 	results, err := asking(func(bar *show.Progress) ([]query.WhatIfResult, error) {
-		asked.Progress = func(messages uint64) { bar.SayShared("deciding: %s", plural.Of(messages, "message")) }
+		asked.Progress = func(messages uint64) { bar.UpdateShared("deciding: %s", plural.Of(messages, "message")) }
 		return f.answers().WhatIf(cmd.Context(), asked)
 	})
 	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {

@@ -16,7 +16,7 @@ import (
 func TestWhatifSame(t *testing.T) {
 	t.Parallel()
 	data := drainedData(t)
-	inProcess(t, "whatif", "--data", data, "--policies", testPolicies).exits(t, exitFine).says(t, "against what was decided: 0 of ", "is unknown")
+	inProcess(t, "whatif", "--data", data, "--policies", testPolicies).exits(t, exitFine).prints(t, "against what was decided: 0 of ", "is unknown")
 	for _, name := range recordings {
 		data := filepath.Join(t.TempDir(), "data")
 		inProcess(t, "up", "--data", data, "--policies", examplesDir, "--feed", recordingFile(name), "--exit-when-drained", "--quiet").exits(t, exitFine)
@@ -51,10 +51,10 @@ func TestWhatifSame(t *testing.T) {
 		}
 	}
 	log := app.Dir(data).Events()
-	inProcess(t, "whatif", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitFine).says(t, ": 0 of ")
-	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).says(t, "retries fewer: ", "CANDIDATE", "GlobalLimit")
+	inProcess(t, "whatif", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitFine).prints(t, ": 0 of ")
+	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).prints(t, "retries fewer: ", "CANDIDATE", "GlobalLimit")
 	inProcess(t, "whatif", "--data", data, "--against", "now", "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).
-		says(t, "the policies in force with settings.globalMaxRetries=1, against the policies in force: ")
+		prints(t, "the policies in force with settings.globalMaxRetries=1, against the policies in force: ")
 	two := inProcess(t, "whatif", "--data", data, "--policies", testPolicies+","+examplesDir, "-o", "json", "--jobs", "1").exits(t, exitFinding).out
 	if lines := strings.Count(two, "\n"); lines != 2 || !strings.Contains(two, `"next":1`) {
 		t.Errorf("%d lines: %.500s", lines, two)
@@ -64,7 +64,7 @@ func TestWhatifSame(t *testing.T) {
 // TestWhatifUsage: mistakes in the command line.
 func TestWhatifUsage(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"whatif", "needs --policies PATH or --set"},
 		{"whatif --set a=b", "--data DIR is required"},
 		{"whatif --log x --policies y", "give --against PATH"},
@@ -75,7 +75,7 @@ func TestWhatifUsage(t *testing.T) {
 		{"whatif --data x --set a=b -o yaml", `-o "yaml"`},
 		{"whatif --data " + drainedData(t) + " --set policies.infra.rules[none].retryLimit=1", `there is no "none"`},
 	} {
-		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).says(t, c.says)
+		ctl(t, strings.Fields(c.args)...).exits(t, exitUsage).prints(t, c.want)
 	}
 	ctl(t, "whatif", "--data", t.TempDir(), "--set", "a=b").exits(t, exitEnvironment)
 }
@@ -95,9 +95,9 @@ func TestWhatifEitherWay(t *testing.T) {
 		}
 		return name
 	}
-	side := func(against, candidate int, retries, runs, seconds, fates string) string {
+	side := func(against, candidate int, retries, runs, seconds, outcomes string) string {
 		r := jsonLine(t, inProcess(t, "whatif", "--log", log, "--against", path(against), "--policies", path(candidate), "-o", "json").exits(t, exitFinding).out)
-		return strings.TrimSpace(fmt.Sprintln(r["changed"], r["notCompared"], r[retries], r[runs], r[seconds], r[fates]))
+		return strings.TrimSpace(fmt.Sprintln(r["changed"], r["notCompared"], r[retries], r[runs], r[seconds], r[outcomes]))
 	}
 	for _, c := range []struct {
 		few, many int
@@ -113,5 +113,5 @@ func TestWhatifEitherWay(t *testing.T) {
 			t.Errorf("limit %d instead of %d: %s\nthe other way round: %s\nwant %s", c.few, c.many, fewer, more, c.want)
 		}
 	}
-	inProcess(t, "diff", path(1), path(9), "--log", log).exits(t, exitFinding).says(t, " of the history took place behind them", ", 0 are not over")
+	inProcess(t, "diff", path(1), path(9), "--log", log).exits(t, exitFinding).prints(t, " of the history took place behind them", ", 0 are not over")
 }

@@ -2301,7 +2301,7 @@ func (x *PolicyGeneration) GetUnbraked() []byte {
 	return nil
 }
 
-// Brake is an operator's hand on the retries of a queue, or of all.
+// Brake is an operator's override of the retries of a queue, or of all.
 type Brake struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue" json:"queue,omitempty"` // empty: all queues

@@ -130,7 +130,7 @@ func TestSignIn(t *testing.T) {
 		s.Source = func() *pb.Source { panic("a bug") }
 	})
 	secrets := []string{password, ciToken, hash[7:], digestOf(ciToken), "Bearer ", "Basic "}
-	var said strings.Builder
+	var logged strings.Builder
 	good := p.sign(p.claims(""))
 	for i, c := range []struct {
 		what, header, author string
@@ -179,7 +179,7 @@ func TestSignIn(t *testing.T) {
 		_, errWrite := w.Create(ctx, &pb.CreateRequest{Document: w.queue(fmt.Sprintf("q%d", i), "")})
 		codeRead, bodyRead := w.rest("GET", "/refloat/v1/history", "", headers...)
 		codeWrite, bodyWrite := w.rest("POST", "/refloat/v1/resources", fmt.Sprintf(`{"kind": "Queue", "name": "r%d"}`, i), headers...)
-		fmt.Fprintln(&said, errRead, errWrite, bodyRead, bodyWrite)
+		fmt.Fprintln(&logged, errRead, errWrite, bodyRead, bodyWrite)
 		if c.author == "" {
 			w.refused(errRead, codes.Unauthenticated)
 			w.refused(errWrite, codes.Unauthenticated)
@@ -203,13 +203,13 @@ func TestSignIn(t *testing.T) {
 		}
 		_, err = w.Status(ctx, &pb.StatusRequest{})
 		w.refused(err, codes.Internal, "the server failed on this request")
-		fmt.Fprintln(&said, err)
+		fmt.Fprintln(&logged, err)
 	}
-	if log := w.said.String(); !strings.Contains(log, "a bug") {
+	if log := w.logged.String(); !strings.Contains(log, "a bug") {
 		t.Errorf("the panic is not in the log: %s", log)
 	}
 	for _, s := range secrets {
-		if strings.Contains(said.String(), s) || strings.Contains(w.said.String(), s) {
+		if strings.Contains(logged.String(), s) || strings.Contains(w.logged.String(), s) {
 			t.Errorf("%q is told or logged", s)
 		}
 	}
@@ -260,7 +260,7 @@ func TestProviderAway(t *testing.T) {
 }
 
 // An unknown name takes as long as a wrong password, whatever the cost of the user's hash, and however often it is tried.
-func TestNamesNotToldByTime(t *testing.T) {
+func TestNamesNotRevealedByTime(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: hashed(t, 10)}, "cheap": {PasswordHash: hashed(t, 5)}}}
 	if err := auth.Check(t.Context()); err != nil {

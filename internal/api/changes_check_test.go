@@ -24,7 +24,7 @@ var mustBeSeen = []string{
 // decision's policy set is the one that was activated last, which is what the log
 // has at that place; generations never go back; killed is killed, and paused waits.
 func (s *storm) check() {
-	s.look()
+	s.poll()
 	if v, err := audit.Verify(context.Background(), audit.Logs{Events: s.events, Decisions: s.decisions, Policies: s.policies}, 0); err != nil || v.Waiting > 0 {
 		s.fail("deciding again: %d messages wait: %w", v.Waiting, err)
 		return
@@ -216,7 +216,7 @@ func (s *storm) overridesHold() {
 			continue
 		}
 		s.now += 1e9
-		s.say(failure(fmt.Sprintf("last-%d", i), int64(i), s.now))
+		s.send(failure(fmt.Sprintf("last-%d", i), int64(i), s.now))
 		s.drain()
 		d := s.last()
 		if s.err != nil {

@@ -94,9 +94,9 @@ type plainLog struct {
 	states []*state // of each generation; nil: it does not count
 }
 
-// look takes in what was appended to the policies log: each generation that counts
+// poll takes in what was appended to the policies log: each generation that counts
 // is what its change makes of the one before it.
-func (s *storm) look() {
+func (s *storm) poll() {
 	for ; s.plain.read < len(s.policies.all); s.plain.read++ {
 		number := uint64(s.plain.read) + 1
 		next, err := s.generation(s.policies.all[s.plain.read].Payload, number)

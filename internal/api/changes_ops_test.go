@@ -41,12 +41,12 @@ func (op *operation) String() string { return fmt.Sprintf("op-%d (%s)", op.numbe
 func (s *storm) try(op *operation, r *replica) {
 	r.busy = true
 	defer func() { r.busy = false }()
-	s.look()
+	s.poll()
 	from, since := s.plain.counts, s.now
 	who := metadata.Pairs("refloat-user", fmt.Sprintf("op-%d", op.number))
 	change, err := op.call(metadata.NewIncomingContext(s.ctx, who), r)
-	s.look()
-	s.tell("%v over %v: %v, %v", op, r, change, err)
+	s.poll()
+	s.logf("%v over %v: %v, %v", op, r, change, err)
 	code := status.Code(err)
 	if code != codes.Unavailable {
 		s.seen["answer "+code.String()]++
@@ -146,7 +146,7 @@ func (s *storm) askAgain(r *replica) {
 
 // read returns a state as a client read it, possibly some time ago.
 func (s *storm) read() *state {
-	s.look()
+	s.poll()
 	for n := s.plain.counts - min(s.plain.counts, uint64(s.rng.IntN(4))); ; n-- {
 		if st := s.at(n); st != nil {
 			return st

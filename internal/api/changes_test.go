@@ -131,11 +131,11 @@ func (s *storm) Read(p []byte) (int, error) {
 func (s *storm) fail(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf(format, args...)
-		s.tell("VIOLATION: %v", s.err)
+		s.logf("VIOLATION: %v", s.err)
 	}
 }
 
-func (s *storm) tell(format string, args ...any) {
+func (s *storm) logf(format string, args ...any) {
 	if s.trace != nil {
 		fmt.Fprintf(s.trace, "%s%s\n", strings.Repeat("  ", s.depth), fmt.Sprintf(format, args...))
 	}
@@ -196,13 +196,13 @@ func (s *storm) act() {
 
 func (s *storm) feed() {
 	for range min(len(s.waiting), 1+s.rng.IntN(3)) {
-		s.say(s.waiting[0])
+		s.send(s.waiting[0])
 		s.waiting = s.waiting[1:]
 	}
 }
 
-// say appends one message of events.
-func (s *storm) say(m model.Message) {
+// send appends one message of events.
+func (s *storm) send(m model.Message) {
 	s.now = max(s.now, m.Publish)
 	s.events.append(eventlog.Message{Payload: m.Payload, Publish: s.now, Origin: eventlog.Origin{
 		Recording: "history", Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish,
@@ -352,7 +352,7 @@ func (m *machine) step() bool {
 	case err == nil:
 		return progress
 	case errors.Is(err, evaluator.ErrLost), errors.Is(err, eventlog.ErrTransient), errors.Is(err, errCrash):
-		s.tell("owner %d: %v", m.number, err)
+		s.logf("owner %d: %v", m.number, err)
 		m.stop()
 		if !s.calm {
 			m.wake = s.clock + s.rng.Int64N(1e9)
@@ -396,7 +396,7 @@ func (s *storm) drain() {
 // repeated.
 func (s *storm) settle() {
 	s.calm = true
-	s.tell("no more faults")
+	s.logf("no more faults")
 	for _, land := range s.late {
 		land()
 	}
@@ -414,7 +414,7 @@ func (s *storm) settle() {
 			}
 		}
 	}
-	s.look()
+	s.poll()
 	s.drain()
 }
 

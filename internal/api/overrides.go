@@ -202,7 +202,7 @@ func (s *Service) still(ctx context.Context, v *policylog.Version) []string {
 		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
 			continue
 		}
-		notes = append(notes, own.String()+" itself sets "+own.Says+": change it there")
+		notes = append(notes, own.String()+" itself sets "+own.Text+": change it there")
 	}
 	return notes
 }

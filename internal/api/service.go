@@ -29,7 +29,7 @@ type Service struct {
 	Fixed   Fixed // what cannot be changed here
 	// Partitions returns what is in force in this process.
 	Partitions func() []*pb.PartitionStatus
-	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know; nil: none.
+	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know. If it is nil, any queue may be named.
 	Queues func() (queues []string, elsewhere int, err error)
 	// Source returns the status of the followed source of resources.
 	Source func() *pb.Source
@@ -282,7 +282,7 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 					return nil, err
 				}
 			}
-			return now.Base.Taking(id, then.Base), nil
+			return now.Base.Replacing(id, then.Base), nil
 		},
 	})
 	if err == nil && len(done.Changes) == 0 {

@@ -18,7 +18,7 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 	w := newWorld(t)
 	w.create(w.queue("ml", ""))
 	const queue = `{"kind": "Queue", "name": "ml", "mode": "Shadow"}`
-	for _, c := range []struct{ method, path, body, says string }{
+	for _, c := range []struct{ method, path, body, want string }{
 		{"POST", "/refloat/v1/brakes", `{"quue": "ml", "all": true, "kill": true, "reason": "x"}`, `unknown field \"quue\": did you mean queue?`},
 		{"POST", "/refloat/v1/brakes:release", `{"everythin": true, "all": true, "reason": "x"}`, `did you mean everything?`},
 		{"POST", "/refloat/v1/brakes?dry_run=true", `{"all": true, "kill": true, "reason": "x"}`, `unknown parameter \"dry_run\": remove it`},
@@ -43,8 +43,8 @@ func TestUnknownFieldsAndParameters(t *testing.T) {
 		{"POST", "/refloat/v1/brakes", `{"all": true, "kill": true, "reason": "x"} {"dryRun": true}`, `after the first JSON value`},
 		{"POST", "/v1/retry-policy", `{"name": "p", "defaultAction": "Fail"} {"retryLimit": 3}`, `after the first JSON value`},
 	} {
-		if code, text := w.rest(c.method, c.path, c.body); code != 400 || !strings.Contains(text, c.says) {
-			t.Errorf("%s %s %s: %d %s; want 400 and %s", c.method, c.path, c.body, code, text, c.says)
+		if code, text := w.rest(c.method, c.path, c.body); code != 400 || !strings.Contains(text, c.want) {
+			t.Errorf("%s %s %s: %d %s; want 400 and %s", c.method, c.path, c.body, code, text, c.want)
 		}
 	}
 	s, err := w.Status(t.Context(), &pb.StatusRequest{})

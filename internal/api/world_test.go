@@ -34,7 +34,7 @@ type world struct {
 	log     *filelog.Log
 	service *api.Service
 	address string
-	said    *record // what the servers log
+	logged  *record // what the servers log
 	conn    *grpc.ClientConn
 	pb.PoliciesClient
 }
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, change ...func(*api.Service)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	w := &world{T: t, log: log, said: &record{}}
+	w := &world{T: t, log: log, logged: &record{}}
 	w.serve(change...)
 	return w
 }
@@ -69,7 +69,7 @@ func (w *world) serve(change ...func(*api.Service)) {
 	for _, c := range change {
 		c(w.service)
 	}
-	h, err := api.Handler(w.service, nil, slog.New(slog.NewTextHandler(w.said, nil)))
+	h, err := api.Handler(w.service, nil, slog.New(slog.NewTextHandler(w.logged, nil)))
 	if err != nil {
 		w.Fatal(err)
 	}

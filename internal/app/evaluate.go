@@ -30,7 +30,7 @@ type owner struct {
 	lease     Lease              // nil: the partition always belongs to this process
 	keeper    *checkpoint.Keeper // nil: no checkpoints
 	committed time.Time          // when the oldest unsynced commit was made; zero: everything is synced
-	damaged   error              // damage to the last owner's state; nil: none
+	damaged   error              // damage to the last owner's state; nil: it is undamaged
 	rebuilds  int                // how often the state was set aside
 }
 
@@ -134,7 +134,7 @@ func (n *node) newVault(storage checkpoint.Storage) (*checkpoint.Vault, error) {
 }
 
 // acquire takes the exclusive right to publish, then opens the state.
-func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
+func (o *owner) acquire(ctx context.Context) (*evaluator.Ownership, error) {
 	pub, err := o.backend.Publisher(ctx, o.partition)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (o *owner) acquire(ctx context.Context) (*evaluator.Holding, error) {
 	if damage, ok := o.suspects.Load(o.partition); ok {
 		store.NoteDamage(damage.(error))
 	}
-	return &evaluator.Holding{
+	return &evaluator.Ownership{
 		Store: store, Policies: policies, Publisher: pub,
 		Synced: func(positions follow.Positions) error { return o.synced(ctx, store, positions) },
 		Close: func() error {

@@ -15,8 +15,8 @@ import (
 type Follow struct {
 	Address       string                 // HOST:PORT
 	Every         time.Duration          // 0: the default
-	TLS           *tls.Config            // nil: none
-	Authorization func() (string, error) // returns the Authorization header; nil: none
+	TLS           *tls.Config            // nil: plain text
+	Authorization func() (string, error) // returns the Authorization header; nil: no header is sent
 }
 
 func (f *Follow) every() time.Duration {

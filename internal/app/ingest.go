@@ -160,7 +160,7 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 		err := awaitTurnEnd(turn, lease, done, over)
 		works.Stop()
 		n.metrics.ingesting(partition, false)
-		away.left(partition)
+		away.handedBack(partition)
 		if err != nil {
 			if !waitsForPerson(err) && !mayRecover(err) {
 				return err

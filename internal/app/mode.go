@@ -53,7 +53,7 @@ func (n *node) mirrors(ctx context.Context, db JobDB) (func(partition int) sink.
 	if err != nil {
 		return nil, err
 	}
-	if err := lookForArmada(ctx, db); errors.Is(err, pgstore.ErrForeign) && !must {
+	if err := checkArmada(ctx, db); errors.Is(err, pgstore.ErrForeign) && !must {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("mode %s writes Armada's scheduler database: %w", n.IngestMode, err)
@@ -102,8 +102,8 @@ func (n *node) terminationSlack() (time.Duration, error) {
 	return set.TerminationSlack(), nil
 }
 
-// lookForArmada returns nil if a job database is also an Armada scheduler database of a known version.
-func lookForArmada(ctx context.Context, db JobDB) (err error) {
+// checkArmada returns nil if a job database is also an Armada scheduler database of a known version.
+func checkArmada(ctx context.Context, db JobDB) (err error) {
 	tx, err := db.Begin(ctx, 0)
 	if err != nil {
 		return err

@@ -103,8 +103,8 @@ func (o *outage) back(partition int) {
 	}
 }
 
-// left records that a partition is no longer written here, whether or not it waited.
-func (o *outage) left(partition int) {
+// handedBack records that a partition is no longer written here, whether or not it waited.
+func (o *outage) handedBack(partition int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leave(partition)

@@ -35,7 +35,7 @@ type policyWatch struct {
 	refused func(reason string, set *policyfile.Set) // notified of every outcome; "": nothing is refused
 
 	seen      fileList
-	looked    bool      // at least once
+	polled    bool      // at least once
 	changed   bool      // since the first look
 	since     time.Time // seen is unchanged since then
 	read      bool      // seen was read
@@ -108,18 +108,18 @@ func (l fileList) newest() (at time.Time) {
 	return at
 }
 
-// look notes what the files are now, and says whether they have settled.
-func (w *policyWatch) look(ctx context.Context) (bool, error) {
+// poll notes what the files are now, and says whether they have settled.
+func (w *policyWatch) poll(ctx context.Context) (bool, error) {
 	list, err := cancellable(ctx, func() (fileList, error) { return listPolicies(w.path) })
 	if err != nil {
 		return false, fmt.Errorf("read policies: %w", err)
 	}
 	now := w.now()
 	if !list.same(w.seen) {
-		w.changed = w.looked // a copy may keep the times of the files
+		w.changed = w.polled // a copy may keep the times of the files
 		w.seen, w.since, w.read = list, now, false
 	}
-	w.looked = true
+	w.polled = true
 	return now.Sub(w.since) >= w.settle || !w.changed && now.Sub(list.newest()) >= w.settle, nil
 }
 
@@ -127,7 +127,7 @@ func (w *policyWatch) look(ctx context.Context) (bool, error) {
 func (w *policyWatch) load(ctx context.Context) (*policyfile.Set, error) {
 	before := w.seen
 	set, err := ReadPolicies(ctx, w.path)
-	if _, again := w.look(ctx); again != nil || !w.seen.same(before) {
+	if _, again := w.poll(ctx); again != nil || !w.seen.same(before) {
 		return nil, again
 	}
 	w.read = err == nil || errors.As(err, new(policyfile.Problems))
@@ -138,8 +138,8 @@ func (w *policyWatch) load(ctx context.Context) (*policyfile.Set, error) {
 func (w *policyWatch) begin(ctx context.Context) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for told := false; ; {
-		settled, err := w.look(ctx)
+	for logged := false; ; {
+		settled, err := w.poll(ctx)
 		if err != nil {
 			return err
 		}
@@ -151,8 +151,8 @@ func (w *policyWatch) begin(ctx context.Context) error {
 			if set != nil {
 				return w.first(ctx, set)
 			}
-		} else if !told {
-			told = true
+		} else if !logged {
+			logged = true
 			w.log.Info("waiting until the policy files have settled", slog.String("path", w.path), slog.Duration("settle", w.settle))
 		}
 		select {
@@ -205,7 +205,7 @@ func (w *policyWatch) run(ctx context.Context) error {
 }
 
 func (w *policyWatch) step(ctx context.Context) error {
-	settled, err := w.look(ctx)
+	settled, err := w.poll(ctx)
 	if err != nil {
 		w.read, w.pending = false, nil
 		return err

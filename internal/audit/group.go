@@ -136,7 +136,7 @@ func GroupSentence(v *chain.GroupVerdict, why string) string {
 	case v.Action == policy.Halt:
 		s += rule + " leaves it failed and halts the group: nothing that is held is started any more"
 	case v.Rule == "": // no default leaves a unit failed
-		s += "stays failed, though no rule says so: " + cmp.Or(why, whyLeftUnknown) + "; the rest of the group goes on"
+		s += "stays failed, though no rule says so: " + cmp.Or(why, whyNotRestartedUnknown) + "; the rest of the group goes on"
 	default:
 		s += rule + " leaves it failed; the rest of the group goes on"
 	}
@@ -149,13 +149,13 @@ func GroupSentence(v *chain.GroupVerdict, why string) string {
 	return s
 }
 
-// whyLeftUnknown lists why a group leaves a unit failed by itself. A pause does so before version 4
+// whyNotRestartedUnknown lists why a group leaves a unit failed by itself. A pause does so before version 4
 // of the semantics.
-const whyLeftUnknown = "retries were killed, switched off or paused, the group was halted, or a member was cancelled that would have to run again"
+const whyNotRestartedUnknown = "retries were killed, switched off or paused, the group was halted, or a member was cancelled that would have to run again"
 
-// WhyLeft returns why groups of a queue left a unit failed at a time, if the policies in force
+// WhyNotRestarted returns why groups of a queue left a unit failed at a time, if the policies in force
 // then kept them from restarting it; "": they did not.
-func WhyLeft(set *policy.Set, queue string, at int64) string {
+func WhyNotRestarted(set *policy.Set, queue string, at int64) string {
 	switch until := set.PausedUntil(queue); {
 	case !set.Enabled():
 		return "retries are not enabled"
@@ -167,8 +167,8 @@ func WhyLeft(set *policy.Set, queue string, at int64) string {
 	return ""
 }
 
-// whyLeft is WhyLeft as far as the decision itself says.
-func whyLeft(d *chain.Decision) string {
+// whyNotRestarted is WhyNotRestarted as far as the decision itself says.
+func whyNotRestarted(d *chain.Decision) string {
 	switch {
 	case d.Code == policy.KillSwitch, d.GlobalLimit == 0:
 		return "retries are killed"

@@ -14,7 +14,7 @@ import (
 func Reason(d *chain.Decision) string {
 	s := verdict(d)
 	if d.Group != nil {
-		s += "; " + GroupSentence(d.Group, whyLeft(d))
+		s += "; " + GroupSentence(d.Group, whyNotRestarted(d))
 	}
 	if d.Requeue {
 		s += waiting(d)

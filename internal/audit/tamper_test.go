@@ -444,9 +444,9 @@ const retryAll = "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: 
 // TestSemanticsAreNamed: logs that say that another version decided.
 func TestSemanticsAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ decided, said uint32 }{{1, 2}, {2, 1}, {2, 3}, {3, 2}, {3, 4}, {4, 3}} {
+	for _, c := range []struct{ decided, recorded uint32 }{{1, 2}, {2, 1}, {2, 3}, {3, 2}, {3, 4}, {4, 3}} {
 		history := failedGang
-		switch c.decided + c.said {
+		switch c.decided + c.recorded {
 		case 1 + 2:
 			history = importedRuns
 		case 3 + 4:
@@ -461,12 +461,12 @@ func TestSemanticsAreNamed(t *testing.T) {
 		w.answer(t, rand.New(rand.NewPCG(1, 2)))
 		for n := range 2 {
 			w.change(w.activating(n), func(e *chain.Envelope) {
-				e.Records[0] = chain.AppendRecord(nil, &chain.SemanticsActivated{Version: c.said})
+				e.Records[0] = chain.AppendRecord(nil, &chain.SemanticsActivated{Version: c.recorded})
 			})
 		}
 		_, err := w.verify(link(w.envelopes))
 		if kind, _ := audit.KindOf(err); kind != audit.SemanticsChanged {
-			t.Errorf("decided by %d, the log says %d: %q, %v", c.decided, c.said, kind, err)
+			t.Errorf("decided by %d, the log says %d: %q, %v", c.decided, c.recorded, kind, err)
 		}
 	}
 }

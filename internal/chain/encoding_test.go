@@ -38,7 +38,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// TestEnvelopeRoundTrip: likewise for envelopes.
+// TestEnvelopeRoundTrip: decoding an encoded envelope returns it.
 func TestEnvelopeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := envelope.Draw(t, "envelope")

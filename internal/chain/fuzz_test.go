@@ -57,7 +57,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// FuzzDecodeEnvelope: likewise; and nothing panics or is accepted twice.
+// FuzzDecodeEnvelope: no bytes panic, those that are an envelope are its one encoding, and none is accepted twice.
 func FuzzDecodeEnvelope(f *testing.F) {
 	_, envelopes := samples()
 	for _, b := range envelopes {

@@ -108,7 +108,7 @@ func (r NotDecidedReason) String() string {
 type NotDecided struct {
 	Position eventlog.Position
 	Queue    string // of the job; of the message, if the job is not known
-	JobSet   string // likewise
+	JobSet   string // of the job; of the message, if the job is not known
 	JobID    string
 	RunID    string
 	Reason   NotDecidedReason

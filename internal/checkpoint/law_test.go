@@ -48,7 +48,7 @@ type owner struct {
 	vault  *checkpoint.Vault
 	ctx    context.Context //nolint:containedctx // it is the owner's life
 	die    context.CancelFunc
-	done   chan error // of the current action; nil: none
+	done   chan error // of the current action; nil: no action runs
 	saving uint64     // 0: it prunes
 }
 

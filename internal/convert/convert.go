@@ -89,7 +89,7 @@ func Convert(files []File, o Options) *Result {
 			continue
 		}
 		if len(w.Parts) == 0 {
-			d.say(rowNothing, "", "")
+			d.noteRow(rowNothing, "", "")
 			continue
 		}
 		w.doc = d

@@ -127,7 +127,7 @@ func (d *document) mapping(n *yaml.Node, path, row string, out reflect.Value) {
 	for _, e := range d.entries(n, path) {
 		at, rowAt := join(path, shown(e.key.Value)), join(row, e.key.Value)
 		if i := slices.IndexFunc(fields, func(f structField) bool { return f.name == e.key.Value }); i >= 0 {
-			if f, ok := d.system.row(rowAt, ""); ok && f.Fate == Ignored {
+			if f, ok := d.system.row(rowAt, ""); ok && f.Treatment == Ignored {
 				continue // not even read: what a server writes there changes with its version
 			}
 			d.decode(e.value, at, rowAt, out.FieldByIndex(fields[i].index))
@@ -174,7 +174,7 @@ func (d *document) entries(n *yaml.Node, path string) (out []entry) {
 			d.fail(path+"{}", "a key that is not a plain word", "write the field's name")
 		case twice:
 			d.at[at] = out[first].value
-			d.say(rowDuplicate, at, fmt.Sprintf("the one at %d:%d", n.Content[i+1].Line, n.Content[i+1].Column))
+			d.noteRow(rowDuplicate, at, fmt.Sprintf("the one at %d:%d", n.Content[i+1].Line, n.Content[i+1].Column))
 			out[first].value = n.Content[i+1]
 		default:
 			last[key.Value] = len(out)
@@ -274,7 +274,7 @@ func (d *document) scalar(n *yaml.Node, path string, out reflect.Value) {
 	case reflect.String:
 		if text, ok := placeholder(n); ok {
 			out.SetString(text)
-			d.say(rowPlaceholder, path, text)
+			d.noteRow(rowPlaceholder, path, text)
 			return
 		}
 		if n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!timestamp" {

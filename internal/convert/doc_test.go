@@ -77,7 +77,7 @@ func (tab table) markdown(rows []Field) string {
 		left := func(prefix string) bool {
 			return strings.HasPrefix(path+".", prefix) && (strings.HasSuffix(prefix, ".") || path == prefix || strings.HasPrefix(path, prefix+"."))
 		}
-		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Fate == Ignored || f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here) {
+		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Treatment == Ignored || f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here) {
 			continue
 		}
 		field := "`" + path + "`"
@@ -90,23 +90,23 @@ func (tab table) markdown(rows []Field) string {
 		if f.Proposed {
 			field += " (proposed)"
 		}
-		fate := f.Fate.String()
-		if f.Fate == Inside || f.Fate == Depends {
-			fate = "kept"
+		treatment := f.Treatment.String()
+		if f.Treatment == Inside || f.Treatment == Depends {
+			treatment = "kept"
 		}
 		why := strings.Trim(f.Here+"; "+f.Why, "; ")
-		cells := []string{field, fate, why}
+		cells := []string{field, treatment, why}
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
 		}
-		said := strings.Join(cells[1:], " | ")
-		if fields[said] == nil {
-			order = append(order, said)
+		documented := strings.Join(cells[1:], " | ")
+		if fields[documented] == nil {
+			order = append(order, documented)
 		}
-		fields[said] = append(fields[said], cells[0])
+		fields[documented] = append(fields[documented], cells[0])
 	}
-	for _, said := range order {
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[said], ", "), said)
+	for _, documented := range order {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[documented], ", "), documented)
 	}
 	return b.String()
 }

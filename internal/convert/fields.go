@@ -9,22 +9,22 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Fate says what becomes of a field.
-type Fate uint8
+// Treatment is what becomes of a field.
+type Treatment uint8
 
-// The fates of fields.
+// The treatments of fields.
 const (
-	Kept      Fate = iota + 1 // means the same here
-	Differs                   // has an effect, and not the same: a Note of kind Changed
-	Dropped                   // has no effect: a Note of kind Lost
-	Ignored                   // says nothing about how the work runs, or is what happens anyway: no Note
-	Inside                    // has rows of its own below
-	Depends                   // one of the rows for the same path that have a value or a case
-	Forbidden                 // the manifest is not converted: a Note of kind Error
+	Kept      Treatment = iota + 1 // means the same here
+	Differs                        // has an effect, and not the same: a Note of kind Changed
+	Dropped                        // has no effect: a Note of kind Lost
+	Ignored                        // says nothing about how the work runs, or is what happens anyway: no Note
+	Inside                         // has rows of its own below
+	Depends                        // one of the rows for the same path that have a value or a case
+	Forbidden                      // the manifest is not converted: a Note of kind Error
 )
 
-// String returns the fate as a table shows it.
-func (f Fate) String() string {
+// String returns the treatment as a table shows it.
+func (f Treatment) String() string {
 	switch f {
 	case Kept:
 		return "kept"
@@ -41,27 +41,27 @@ func (f Fate) String() string {
 	case Forbidden:
 		return "error"
 	}
-	return fmt.Sprintf("Fate(%d)", uint8(f))
+	return fmt.Sprintf("Treatment(%d)", uint8(f))
 }
 
 // Field is a row of a system's table: what becomes of one field of its API. It covers all fields below it that have no
 // row of their own, but for Inside and Depends, which cover none.
 type Field struct {
-	Path  string // from the document, without indices, such as spec.template.spec.containers
-	Value string // not empty: the row is for this value only
-	Case  string // not empty: the row is for a case that the program recognises, in words; Path "" is a case of any field
-	Fate  Fate
-	Here  string // what it is here, such as GroupPolicy spec.parts.members
-	Why   string
+	Path      string // from the document, without indices, such as spec.template.spec.containers
+	Value     string // not empty: the row is for this value only
+	Case      string // not empty: the row is for a case that the program recognises, in words; Path "" is a case of any field
+	Treatment Treatment
+	Here      string // what it is here, such as GroupPolicy spec.parts.members
+	Why       string
 	// Proposed: the API does not have the field; a proposal or an example does.
 	Proposed bool
 }
 
 // Cases of any field.
 var (
-	rowDuplicate   = Field{Case: "the key occurs twice", Fate: Differs, Why: "Kubernetes uses the last one too, and warns"}
-	rowNothing     = Field{Case: "nothing to run", Fate: Differs, Why: "it has no pods, so no jobs and no policies are made of it"}
-	rowPlaceholder = Field{Case: "a placeholder such as {{name}}", Fate: Differs, Why: "a template's placeholder, which YAML reads as a mapping, is taken as a text: replace it by its value"}
+	rowDuplicate   = Field{Case: "the key occurs twice", Treatment: Differs, Why: "Kubernetes uses the last one too, and warns"}
+	rowNothing     = Field{Case: "nothing to run", Treatment: Differs, Why: "it has no pods, so no jobs and no policies are made of it"}
+	rowPlaceholder = Field{Case: "a placeholder such as {{name}}", Treatment: Differs, Why: "a template's placeholder, which YAML reads as a mapping, is taken as a text: replace it by its value"}
 )
 
 // under returns rows for fields that are below a path in another API.
@@ -119,10 +119,10 @@ func (d *document) review() {
 		if !ok {
 			continue // the row above covers it
 		}
-		if row.Fate == Differs || row.Fate == Dropped || row.Fate == Forbidden {
-			d.say(row, f.path, row.Here)
+		if row.Treatment == Differs || row.Treatment == Dropped || row.Treatment == Forbidden {
+			d.noteRow(row, f.path, row.Here)
 		}
-		switch row.Fate {
+		switch row.Treatment {
 		case Dropped, Ignored:
 			done = f.path
 			f.clear()
@@ -135,13 +135,13 @@ func (d *document) review() {
 
 // note makes the note of a case: the table says what becomes of the field, and now what it is in this manifest.
 func (d *document) note(path, name, now string) {
-	d.say(d.system.caseOf(rowOf(path), name), path, now)
+	d.noteRow(d.system.caseOf(rowOf(path), name), path, now)
 }
 
-// say makes a note of a row.
-func (d *document) say(row Field, path, now string) {
+// noteRow makes a note of a row.
+func (d *document) noteRow(row Field, path, now string) {
 	n := Note{Path: path, Was: d.was(path), Now: now, Why: row.Why}
-	switch row.Fate {
+	switch row.Treatment {
 	case Differs:
 		n.Kind = Changed
 	case Dropped:

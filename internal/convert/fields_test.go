@@ -23,7 +23,7 @@ func TestFieldsAreDecided(t *testing.T) {
 			if path != "" {
 				exists[path] = true
 				if row, ok := s.row(path, ""); ok {
-					covered = row.Fate != Inside && row.Fate != Depends
+					covered = row.Treatment != Inside && row.Treatment != Depends
 				} else if !covered {
 					undecided++
 					t.Errorf("%s: nobody decided on %s: add a row to its table", s.kind, path)
@@ -65,8 +65,8 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s: two rows for %q", s.kind, key)
 			}
 			seen[key] = true
-			if f.Why == "" && (f.Fate == Differs || f.Fate == Dropped || f.Fate == Ignored || f.Fate == Forbidden) {
-				t.Errorf("%s: no reason why %s is %s", s.kind, f.Path, f.Fate)
+			if f.Why == "" && (f.Treatment == Differs || f.Treatment == Dropped || f.Treatment == Ignored || f.Treatment == Forbidden) {
+				t.Errorf("%s: no reason why %s is %s", s.kind, f.Path, f.Treatment)
 			}
 			if f.Case != "" || f.Value != "" {
 				if _, ok := s.row(f.Path, ""); !ok {

@@ -58,14 +58,14 @@ func (n Note) String() string {
 	if n.Object != "" {
 		b.WriteString(n.Object + ": ")
 	}
-	said := strings.TrimSpace(n.Path + " " + n.Was)
+	text := strings.TrimSpace(n.Path + " " + n.Was)
 	if n.Kind != Error {
-		said = strings.TrimSpace(said + " → " + cmp.Or(n.Now, "nothing"))
+		text = strings.TrimSpace(text + " → " + cmp.Or(n.Now, "nothing"))
 	}
-	if said != "" && n.Why != "" {
-		said += ": "
+	if text != "" && n.Why != "" {
+		text += ": "
 	}
-	b.WriteString(said + n.Why)
+	b.WriteString(text + n.Why)
 	if n.Fix != "" {
 		b.WriteString(". fix: " + n.Fix)
 	}

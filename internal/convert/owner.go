@@ -23,10 +23,10 @@ func (d *document) madeByAnother() bool {
 	if slices.ContainsFunc(d.docs, func(o *document) bool {
 		return o.system.workload != nil && o.system.apiVersion == d.text(owner, "apiVersion") && o.kind == kind && o.name == name && o.namespace() == d.namespace()
 	}) {
-		d.say(d.system.caseOf(ownersPath, "the controller that makes it is converted too"), ownersPath, "")
+		d.noteRow(d.system.caseOf(ownersPath, "the controller that makes it is converted too"), ownersPath, "")
 		return true
 	}
-	d.say(d.system.caseOf(ownersPath, "another controller makes it"), ownersPath, "a group of its own")
+	d.noteRow(d.system.caseOf(ownersPath, "another controller makes it"), ownersPath, "a group of its own")
 	return false
 }
 

@@ -60,10 +60,10 @@ func (d *document) ownAnnotations(path string, annotations map[string]string) ma
 		at := fmt.Sprintf("%s[%s]", path, shown(key))
 		switch {
 		case strings.HasPrefix(key, annotationPrefix) || strings.HasPrefix(key, armadaPrefix):
-			d.say(d.system.ofAnnotations(reservedCase), at, "")
+			d.noteRow(d.system.ofAnnotations(reservedCase), at, "")
 			delete(out, key)
 		case strings.Contains(out[key], "{JobId}"):
-			d.say(d.system.ofAnnotations(jobIDCase), at, "the job's id")
+			d.noteRow(d.system.ofAnnotations(jobIDCase), at, "the job's id")
 		}
 	}
 	return out
@@ -129,9 +129,9 @@ func (d *document) resources(path string, r *corev1.ResourceRequirements, cpu st
 		case requested && limited && request.Cmp(limit) > 0:
 			d.fail(at, "more than its limit "+limit.String(), "lower it, or raise the limit")
 		case requested && limited && request.Cmp(limit) < 0:
-			d.say(d.resourceRow(path, "requests below limits"), at, limit.String())
+			d.noteRow(d.resourceRow(path, "requests below limits"), at, limit.String())
 		case requested && !limited:
-			d.say(d.resourceRow(path, "requests without limits"), at, "limits "+request.String()+" too")
+			d.noteRow(d.resourceRow(path, "requests without limits"), at, "limits "+request.String()+" too")
 		}
 		both[name] = limit
 		if !limited {

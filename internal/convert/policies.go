@@ -137,7 +137,7 @@ func (c *conversion) leaveOut(resources []policyfile.File, owners map[string]own
 				}
 			}
 			if others == 1 { // a rule of the manifest may be several here
-				o.w.doc.say(rowUnreachable, path, "")
+				o.w.doc.noteRow(rowUnreachable, path, "")
 			}
 			o.drop(i)
 			return true
@@ -164,7 +164,7 @@ const (
 	codeNever    = "RP106"
 )
 
-var rowUnreachable = Field{Case: "a rule that is never reached", Fate: Dropped, Why: "rules before it match whenever it does, or it never matches, so nothing is lost by leaving it out"}
+var rowUnreachable = Field{Case: "a rule that is never reached", Treatment: Dropped, Why: "rules before it match whenever it does, or it never matches, so nothing is lost by leaving it out"}
 
 // files groups the policies by workload.
 func (c *conversion) files(workloads []*Workload, set *policyfile.Set) (files []PolicyFile) {

@@ -215,7 +215,7 @@ func (v *volcano) plugins() {
 		if name == caseEnv || name == caseSvc || name == caseSSH {
 			known = name
 		}
-		v.say(v.system.caseOf("spec.plugins", known), fmt.Sprintf("spec.plugins[%s]", shown(name)), "")
+		v.noteRow(v.system.caseOf("spec.plugins", known), fmt.Sprintf("spec.plugins[%s]", shown(name)), "")
 	}
 }
 

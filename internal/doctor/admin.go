@@ -182,11 +182,11 @@ func (a *Admin) do(ctx context.Context, method, path string, in any) ([]byte, er
 	if resp.StatusCode < 300 {
 		return out, nil
 	}
-	var said struct{ Reason string }
-	if json.Unmarshal(out, &said) != nil || said.Reason == "" {
-		said.Reason = http.StatusText(resp.StatusCode)
+	var problem struct{ Reason string }
+	if json.Unmarshal(out, &problem) != nil || problem.Reason == "" {
+		problem.Reason = http.StatusText(resp.StatusCode)
 	}
-	return nil, &statusError{code: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, path, resp.StatusCode, said.Reason)}
+	return nil, &statusError{code: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, path, resp.StatusCode, problem.Reason)}
 }
 
 // statusError is a response with an error status.

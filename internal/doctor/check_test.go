@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		name  string
 		spoil func(f *Facts)
 		want  string // severity, code, and subject
-		says  []string
+		texts []string
 		more  string // other codes that may change
 	}{
 		{"no connection", func(f *Facts) { f.Service = Fact[string]{Err: errors.New("connection\nrefused")} }, "error RD001 client", []string{"connection refused", "--pulsar"}, ""},
@@ -275,7 +275,7 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("no finding %q among\n%s", c.want, printed(found))
 			}
 			text := found[i].What + "\n" + found[i].Why + "\n" + found[i].Fix
-			for _, s := range c.says {
+			for _, s := range c.texts {
 				if !strings.Contains(text, s) {
 					t.Errorf("finding does not say %q:\n%s", s, text)
 				}
@@ -346,7 +346,7 @@ func TestNothingKnown(t *testing.T) {
 			t.Errorf("finding %+v", g)
 		}
 	}
-	if len(Holders(f)) != 0 {
+	if len(ClientsOf(f)) != 0 {
 		t.Error("somebody holds what is not known")
 	}
 }
@@ -360,7 +360,7 @@ func ledgersOf(pairs ...int64) []Ledger {
 	return all
 }
 
-func TestHolders(t *testing.T) {
+func TestClients(t *testing.T) {
 	t.Parallel()
 	f := good()
 	f.Events.Stats.Value[1].Subscriptions = nil
@@ -381,12 +381,12 @@ func TestHolders(t *testing.T) {
 	f.Events.Stats.Value[0].Subscriptions[EvaluatorSubscription] = e
 	me, owner := Party{"me", "10.0.0.1:1", "then"}, Party{"owner", "10.0.0.1:2", "then"}
 	f.Events.Beginnings[2].Value = eventlog.Position{Ledger: 11, Entry: 1, Batch: -1}
-	want := []Holder{
+	want := []Clients{
 		{0, me, 0, Party{"me", "10.0.0.1:2", "then"}, me, 8, ""}, // the producer names its instance
 		{1, Party{}, 15, owner, me, 0, ""},                       // nothing is decided
 		{2, me, 4, Party{}, me, 0, "history"},                    // the first entry of the second ledger is; its producer only tries
 	}
-	if got := Holders(f); !slices.Equal(got, want) {
-		t.Errorf("Holders = %+v, want %+v", got, want)
+	if got := ClientsOf(f); !slices.Equal(got, want) {
+		t.Errorf("ClientsOf = %+v, want %+v", got, want)
 	}
 }

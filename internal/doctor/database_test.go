@@ -33,7 +33,7 @@ func TestDatabase(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	look := func(ends map[int]eventlog.Position) string {
+	inspect := func(ends map[int]eventlog.Position) string {
 		var text strings.Builder
 		for _, f := range doctor.CheckDatabase(doctor.GatherDatabase(ctx, url, now), ends) {
 			text.WriteString(f.Severity.String() + " " + f.Code + " " + f.What + "\n")
@@ -48,14 +48,14 @@ func TestDatabase(t *testing.T) {
 			}
 		}
 	}
-	want(look(nil), "error RD050 does not have our tables")
+	want(inspect(nil), "error RD050 does not have our tables")
 	if err := schema.Create(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
 	// Before a cut-over nothing is wrong, and none of our queries fails.
-	if said := look(nil); said != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
+	if got := inspect(nil); got != "warn RD050 is Armada's scheduler database without our tables: Armada's own ingester still writes it\n"+
 		fmt.Sprintf("ok RD051 is also Armada's scheduler database, at migration %d\n", pgstore.Migration) {
-		t.Errorf("before a cut-over:\n%s", said)
+		t.Errorf("before a cut-over:\n%s", got)
 	}
 	exec(`DROP SCHEMA public CASCADE`)
 	exec(`CREATE SCHEMA public`)
@@ -65,30 +65,30 @@ func TestDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	want(look(nil), "ok RD050", "ok RD051 does not have Armada's tables", "ok RD053", "ok RD055")
+	want(inspect(nil), "ok RD050", "ok RD051 does not have Armada's tables", "ok RD053", "ok RD055")
 
 	if err := schema.Create(ctx, conn); err != nil {
 		t.Fatal(err)
 	}
-	want(look(nil), "ok RD051 is also Armada's scheduler database")
+	want(inspect(nil), "ok RD051 is also Armada's scheduler database")
 	exec(`SELECT setval('database_version', $1)`, pgstore.Migration+1)
-	want(look(nil), "error RD051")
+	want(inspect(nil), "error RD051")
 	exec(`SELECT setval('database_version', $1)`, pgstore.Migration)
 
 	exec(`INSERT INTO refloat_positions VALUES (3, 1, '', 1, '', 1, 1, -1, 1, 1, -1, 9, 9, -1)`)
-	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 9, Batch: -1}}), "ok RD052")
-	want(look(map[int]eventlog.Position{3: {Ledger: 9, Entry: 8, Batch: -1}}), "error RD052 is ahead of events in partitions 3")
+	want(inspect(map[int]eventlog.Position{3: {Ledger: 9, Entry: 9, Batch: -1}}), "ok RD052")
+	want(inspect(map[int]eventlog.Position{3: {Ledger: 9, Entry: 8, Batch: -1}}), "error RD052 is ahead of events in partitions 3")
 
-	want(look(nil), "ok RD057")
+	want(inspect(nil), "ok RD057")
 	exec(`UPDATE refloat_positions SET given_back = $1`, time.Unix(1_000_000, 0).UnixNano())
-	want(look(nil), "warn RD057 the job database was rolled back to Armada's ingester at 1970-01-12T13:46:40Z")
+	want(inspect(nil), "warn RD057 the job database was rolled back to Armada's ingester at 1970-01-12T13:46:40Z")
 	exec(`UPDATE refloat_positions SET given_back = NULL`)
 
 	due := now.Add(-2 * time.Minute).UnixNano()
 	exec(`INSERT INTO refloat_waits VALUES (3, 'j', 'r', 1, 'p', $1, '{}', false, false, true, 0, 0, $1)`, due)
-	want(look(nil), "error RD054 1 retry is overdue, the oldest by 2m0s")
+	want(inspect(nil), "error RD054 1 retry is overdue, the oldest by 2m0s")
 	exec(`UPDATE refloat_waits SET due = $1`, now.Add(time.Hour).UnixNano())
-	want(look(nil), "ok RD054 1 job waits")
+	want(inspect(nil), "ok RD054 1 job waits")
 
 	other, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -102,5 +102,5 @@ func TestDatabase(t *testing.T) {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(pgstore.LockKey)); err != nil {
 		t.Fatal(err)
 	}
-	want(look(nil), "ok RD053") // not for long
+	want(inspect(nil), "ok RD053") // not for long
 }

@@ -4,7 +4,7 @@
 //
 //	Gather  reads Facts from the admin API and the decision log
 //	Check   checks Facts (pure)
-//	Holders lists which process owns what (pure)
+//	ClientsOf lists which process owns what (pure)
 //	Plan    lists what to create or set, and Step.Do does it
 //
 // Invariant: a fact that could not be read is reported as unknown, and never passes

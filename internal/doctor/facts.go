@@ -26,7 +26,7 @@ type Facts struct {
 
 	Events, Decisions, Policies Topic
 
-	Archive *Archived // nil: none was given
+	Archive *Archived // nil: no archive was given
 	// RolledBack is when the job database was rolled back to Armada's ingester; zero: it was not, or none was given.
 	RolledBack time.Time
 }

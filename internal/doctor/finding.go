@@ -54,7 +54,7 @@ func Check(f *Facts) []Finding {
 	c.topics()
 	c.storage()
 	c.settings()
-	c.holding()
+	c.clients()
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Code, b.Code))
 	})

@@ -260,7 +260,7 @@ func TestSpoiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := Holders(f); len(h) != 2 || h[0].Owner.Name != "this process" || h[0].Owner.Address == "" || h[0].Owner.Since == "" || h[1].Owner != (Party{}) {
+	if h := ClientsOf(f); len(h) != 2 || h[0].Owner.Name != "this process" || h[0].Owner.Address == "" || h[0].Owner.Since == "" || h[1].Owner != (Party{}) {
 		t.Errorf("holders %+v", h)
 	}
 	if err := errors.Join(p.Close(), topic.Close()); err != nil {

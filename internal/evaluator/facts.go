@@ -118,7 +118,7 @@ func Explain(set *policy.Set, f *projection.Failure, semantics uint32) Explanati
 	var x Explanation
 	factsOf(&x.Facts, f, semantics)
 	countsOf(&x.Before, f.Job)
-	x.Verdict, x.Rungs = set.Explain(&x.Facts, &x.Before)
+	x.Verdict, x.Traces = set.Explain(&x.Facts, &x.Before)
 	if a, ok := set.Arithmetic(&x.Facts, &x.Before); ok {
 		x.Delay = &a
 	}
@@ -130,6 +130,6 @@ type Explanation struct {
 	Facts   policy.Failure
 	Before  policy.Counts
 	Verdict policy.Verdict
-	Rungs   []policy.Rung
+	Traces  []policy.RuleTrace
 	Delay   *policy.Arithmetic // nil: no policy asked for a delay
 }

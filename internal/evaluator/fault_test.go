@@ -38,12 +38,12 @@ func historyOf(seed uint64, messages int) model.History {
 // it has deferred; and the others do nothing more that another life could see.
 type fatal struct {
 	quiet
-	mu   sync.Mutex
-	what string
-	said chan struct{} // closed when what is set
+	mu       sync.Mutex
+	what     string
+	reported chan struct{} // closed when what is set
 }
 
-func newFatal() *fatal { return &fatal{said: make(chan struct{})} }
+func newFatal() *fatal { return &fatal{reported: make(chan struct{})} }
 
 func (f *fatal) Fatalf(format string, args ...any) {
 	f.die(fmt.Sprintf(format, args...))
@@ -55,7 +55,7 @@ func (f *fatal) die(what string) {
 	defer f.mu.Unlock()
 	if f.what == "" {
 		f.what = what
-		close(f.said)
+		close(f.reported)
 	}
 }
 
@@ -76,10 +76,10 @@ func (f *fatal) within(part func() error) (err error) {
 	}()
 	select {
 	case err = <-done:
-	case <-f.said:
+	case <-f.reported:
 	}
 	select {
-	case <-f.said:
+	case <-f.reported:
 		return fmt.Errorf("%w: %s", errFatal, f.what)
 	default:
 		return err
@@ -184,7 +184,7 @@ func TestEveryStoreError(t *testing.T) {
 				for s.at(s.index) {
 					s.index += step
 				}
-				t.Logf("%d stopped, %d of them by what would be a panic %v; %d survived", s.stopped, s.fatals, s.said, s.survived)
+				t.Logf("%d stopped, %d of them by what would be a panic %v; %d survived", s.stopped, s.fatals, s.reported, s.survived)
 				if s.stopped == 0 {
 					t.Error("no error stopped anything")
 				}
@@ -205,7 +205,7 @@ type storeErrors struct {
 	running                   chain.Hash
 	index                     int
 	stopped, fatals, survived int
-	said                      []string
+	reported                  []string
 }
 
 // endsProcess says whether Pebble (v2.1.7) ends the process when an operation
@@ -269,8 +269,8 @@ func (s *storeErrors) at(index int) bool {
 	switch {
 	case errors.Is(err, errFatal):
 		s.fatals++
-		if text := err.Error(); !slices.Contains(s.said, text) {
-			s.said = append(s.said, text)
+		if text := err.Error(); !slices.Contains(s.reported, text) {
+			s.reported = append(s.reported, text)
 		}
 		s.stopped++
 	case err != nil:

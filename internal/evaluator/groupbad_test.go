@@ -83,22 +83,22 @@ func TestHostileMembership(t *testing.T) {
 			w := newWorld(t, 1)
 			w.publish([]model.File{{Name: "hostile.yaml", Data: []byte(hostileGroups)}})
 			var msgs []model.Message
-			say := func(events ...*pb.Event) { msgs = append(msgs, hostileMessage(t, len(msgs), events)) }
+			add := func(events ...*pb.Event) { msgs = append(msgs, hostileMessage(t, len(msgs), events)) }
 			var submissions []*pb.Event
 			for i, job := range tt.jobs {
 				if job["cancelled"] != "" {
-					say(&pb.Event{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: job.id(i)}}})
+					add(&pb.Event{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: job.id(i)}}})
 				}
 				submissions = append(submissions, job.submission(i))
 			}
-			say(submissions...)
+			add(submissions...)
 			for i, job := range tt.jobs {
-				say(leaseOf(job.id(i)))
+				add(leaseOf(job.id(i)))
 			}
-			say(failureOf(tt.jobs[0].id(0))) // of a member: all restart
-			say(hostile{}.submission(99))    // and the partition goes on
-			say(leaseOf("j99"))
-			say(failureOf("j99"))
+			add(failureOf(tt.jobs[0].id(0))) // of a member: all restart
+			add(hostile{}.submission(99))    // and the partition goes on
+			add(leaseOf("j99"))
+			add(failureOf("j99"))
 			w.append(msgs)
 			m := w.start("state", evaluator.Config{MaxMessages: 2})
 			if err := m.drain(); err != nil {

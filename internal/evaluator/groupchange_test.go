@@ -50,23 +50,23 @@ func TestShrinkingGroupPolicy(t *testing.T) {
 			}
 			use(whole)
 			n := 0
-			say := func(events ...*pb.Event) {
+			add := func(events ...*pb.Event) {
 				w.append([]model.Message{hostileMessage(t, n, events)})
 				n++
 			}
 			in := func(job, part string, replica int) *pb.Event {
 				return hostile{"id": job, "group": "g", "group-policy": "flow", "part": part, "replica": fmt.Sprint(replica)}.submission(0)
 			}
-			say(in("f", "first", 0), in("m00", "main", 0), in("m01", "main", 0), in("m10", "main", 1), in("m11", "main", 1), in("l", "last", 0))
-			say(leaseOf("m00"), leaseOf("m01"), leaseOf("m10"), leaseOf("m11"))
+			add(in("f", "first", 0), in("m00", "main", 0), in("m01", "main", 0), in("m10", "main", 1), in("m11", "main", 1), in("l", "last", 0))
+			add(leaseOf("m00"), leaseOf("m01"), leaseOf("m10"), leaseOf("m11"))
 			m := w.start("state", evaluator.Config{})
 			if err := m.drain(); err != nil {
 				t.Fatal(err)
 			}
 			before := len(w.groupRecords())
 			use(tt.then)
-			say(failureOf("m00"))
-			say(hostile{"id": "other"}.submission(0)) // and the partition goes on
+			add(failureOf("m00"))
+			add(hostile{"id": "other"}.submission(0)) // and the partition goes on
 			if err := m.drain(); err != nil {
 				t.Fatal(err)
 			}

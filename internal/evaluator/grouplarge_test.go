@@ -22,14 +22,14 @@ func restartOf(t *testing.T, n, batch int) model.History {
 		},
 		Versions: []model.Version{{Before: 0, Number: model.GroupsVersion}},
 	}
-	say := func(events ...*pb.Event) { h.Messages = append(h.Messages, hostileMessage(t, len(h.Messages), events)) }
+	add := func(events ...*pb.Event) { h.Messages = append(h.Messages, hostileMessage(t, len(h.Messages), events)) }
 	all := func(event func(job string) *pb.Event) {
 		for first := 0; first < n; first += batch {
 			var events []*pb.Event
 			for i := first; i < min(first+batch, n); i++ {
 				events = append(events, event(fmt.Sprintf("01m7xn681y99tqr99%05d", i)))
 			}
-			say(events...)
+			add(events...)
 		}
 	}
 	run := func(generation int) func(job string) *pb.Event {
@@ -41,7 +41,7 @@ func restartOf(t *testing.T, n, batch int) model.History {
 		return hostile{"id": job, "group": "g", "group-policy": "all"}.submission(0)
 	})
 	all(run(0))
-	say(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: "01m7xn681y99tqr9900003", RunId: "01m7xn681y99tqr9900003-0", Errors: []*pb.Error{{
+	add(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: "01m7xn681y99tqr9900003", RunId: "01m7xn681y99tqr9900003-0", Errors: []*pb.Error{{
 		Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}},
 	}}}}})
 	all(run(1))

@@ -29,7 +29,7 @@ func TestManyGroups(t *testing.T) {
 	}
 	h := model.History{Policies: mode("Shadow"), Versions: []model.Version{{Before: 0, Number: model.GroupsVersion}}}
 	now := 0
-	say := func(events ...*pb.Event) {
+	add := func(events ...*pb.Event) {
 		now++
 		m := hostileMessage(t, now, events)
 		m.Publish += int64(now) * 1e9
@@ -43,14 +43,14 @@ func TestManyGroups(t *testing.T) {
 				submitted = append(submitted, hostile{"id": job, "group": job, "group-policy": size}.submission(0))
 				succeeded = append(succeeded, &pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: job + "-run"}}})
 			}
-			say(submitted...)
-			say(succeeded...)
+			add(submitted...)
+			add(succeeded...)
 		}
 	}
 	h.Changes = []model.Change{{Before: len(h.Messages), Policies: mode("Enforce")}}
 	quiet := func() {
 		for range 6 {
-			say(hostile{}.submission(now))
+			add(hostile{}.submission(now))
 		}
 	}
 	quiet()

@@ -130,7 +130,7 @@ func (s *groupScenario) message() string {
 		happened = append(happened, s.event(strings.Fields(line)))
 	}
 	m := hostileMessage(s.t, int(at), happened)
-	said := make([]string, len(s.worlds))
+	printed := make([]string, len(s.worlds))
 	for i, w := range s.worlds {
 		step := groupStep{message: &eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: int64(len(w.steps)), Batch: -1}, Publish: (scenarioStart + at) * 1e9, Payload: m.Payload}}
 		out, err := w.p.Step(step.message)
@@ -140,14 +140,14 @@ func (s *groupScenario) message() string {
 		step.out = clone(out.Records, out.Bytes)
 		w.steps = append(w.steps, step)
 		for _, r := range step.out.Records {
-			said[i] += groupLine(r) + "\n"
+			printed[i] += groupLine(r) + "\n"
 		}
 	}
-	if !slices.ContainsFunc(said, func(text string) bool { return text != said[0] }) {
-		return said[0]
+	if !slices.ContainsFunc(printed, func(text string) bool { return text != printed[0] }) {
+		return printed[0]
 	}
 	all := ""
-	for i, text := range said {
+	for i, text := range printed {
 		if text == "" {
 			text = "nothing\n"
 		}
@@ -169,20 +169,20 @@ func (s *groupScenario) event(words []string) *pb.Event {
 	}
 	switch words[0] {
 	case "submit":
-		wish := hostile{"id": job}
+		submitted := hostile{"id": job}
 		grace := int64(0)
 		for _, word := range words[2:] {
 			name, value, _ := strings.Cut(word, "=")
 			switch name {
 			case "gang":
-				wish["armadaproject.io/gangId"], wish["armadaproject.io/gangCardinality"], _ = strings.Cut(value, "/")
+				submitted["armadaproject.io/gangId"], submitted["armadaproject.io/gangCardinality"], _ = strings.Cut(value, "/")
 			case "grace":
 				grace, _ = strconv.ParseInt(value, 10, 64)
 			default:
-				wish[name] = value
+				submitted[name] = value
 			}
 		}
-		ev := wish.submission(0)
+		ev := submitted.submission(0)
 		ev.GetSubmitJob().MainObject = &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{TerminationGracePeriodSeconds: grace}}}
 		return ev
 	case "lease":
@@ -385,8 +385,8 @@ func TestRebuiltRestarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := clone(out.Records, out.Bytes)
-		envelope.Records, envelope.Bytes = append(envelope.Records, said.Records...), append(envelope.Bytes, said.Bytes...)
+		printed := clone(out.Records, out.Bytes)
+		envelope.Records, envelope.Bytes = append(envelope.Records, printed.Records...), append(envelope.Bytes, printed.Bytes...)
 	}
 	times := map[string]map[int64]bool{}
 	for _, r := range envelope.Records {

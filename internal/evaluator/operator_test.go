@@ -360,17 +360,17 @@ func TestSynced(t *testing.T) {
 	w := newWorld(t, 1)
 	w.feed(someHistory(t, 30))
 	m := w.start("state", evaluator.Config{})
-	told := 0
+	calls := 0
 	err := m.owned(w.events, evaluator.Config{MaxMessages: 3, Synced: func(positions follow.Positions) error {
-		told++
+		calls++
 		got, err := evaluator.PositionsIn(m.cfg.Store)
 		if err == nil && got != positions {
 			t.Errorf("told of %+v, the store is at %+v", positions, got)
 		}
 		return err
 	}})
-	if err != nil || told < 3 {
-		t.Fatalf("told %d times, %v", told, err)
+	if err != nil || calls < 3 {
+		t.Fatalf("told %d times, %v", calls, err)
 	}
 	m.stop()
 }

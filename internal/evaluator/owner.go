@@ -60,7 +60,7 @@ type Config struct {
 	CacheJobs func() int
 	// AcceptedBy names who made these acknowledgements, for the record.
 	AcceptedBy string
-	// Fit remembers which messages had records that the log did not take; nil: none, and
+	// Fit remembers which messages had records that the log did not take; nil: it remembers nothing, and
 	// an envelope that is too large loses the partition each time.
 	Fit *Fit
 	// Synced, if set, is called when everything committed is durable, for acknowledgements
@@ -152,7 +152,7 @@ const (
 	awaitingClaim
 	awaitingPolicies
 	running
-	lookingBack
+	scanningHistory
 )
 
 // Live is the phase of an owner that decides, for Hooks.Phase.
@@ -188,8 +188,8 @@ func (o *Owner) Advance(now int64) (bool, error) {
 		return o.awaitPolicies()
 	case running:
 		return o.advanceLive(now)
-	case lookingBack:
-		return o.lookBack()
+	case scanningHistory:
+		return o.scanHistory()
 	}
 	return false, fmt.Errorf("owner in phase %d", o.phase)
 }
@@ -206,7 +206,7 @@ func (o *Owner) Changed() [3]<-chan struct{} {
 	if o.follower == nil {
 		return [3]<-chan struct{}{}
 	}
-	if o.phase == lookingBack {
+	if o.phase == scanningHistory {
 		return [3]<-chan struct{}{nil, o.scan.Changed(), nil}
 	}
 	if o.phase == running {
@@ -282,7 +282,7 @@ func (o *Owner) restore() error {
 	if err != nil {
 		return err
 	}
-	if err := o.mustHold(m.Positions); err != nil {
+	if err := o.mustReach(m.Positions); err != nil {
 		return err
 	}
 	o.follower, err = follow.Open(o.cfg.Events, o.cfg.Decisions, o.cfg.Partition, m.Positions)

@@ -33,13 +33,13 @@ func (o *Owner) withoutInput(cause error) (_ bool, err error) {
 	if o.scan, err = follow.OpenScan(o.cfg.Decisions, o.cfg.Partition); err != nil {
 		return false, err
 	}
-	o.enter(lookingBack)
+	o.enter(scanningHistory)
 	return true, nil
 }
 
-// lookBack ends with a rebuild that the chain defines or the operator acknowledges, or
+// scanHistory ends with a rebuild that the chain defines or the operator acknowledges, or
 // with ErrHistory.
-func (o *Owner) lookBack() (bool, error) {
+func (o *Owner) scanHistory() (bool, error) {
 	progress, done, err := o.scan.Advance()
 	if err != nil || !done {
 		return progress, err

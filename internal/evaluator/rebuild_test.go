@@ -27,7 +27,7 @@ func TestRebuild(t *testing.T) {
 		}
 	}()
 	for seed := range uint64(40) {
-		h := model.Generate(seed, model.Options{Told: seed%4 == 1})
+		h := model.Generate(seed, model.Options{Republished: seed%4 == 1})
 		if len(h.Messages) < 20 {
 			continue
 		}

@@ -66,7 +66,7 @@ func (p *Processor) recordOf(e projection.Effect) chain.Record {
 }
 
 var changes = [...]chain.Change{
-	projection.Held: chain.MemberHeld, projection.Released: chain.MemberReleased,
+	projection.Held: chain.MemberHeld, projection.Unheld: chain.MemberReleased,
 	projection.Restarted: chain.MemberRestart, projection.Stopped: chain.MemberStopped, projection.Joined: chain.MemberJoined,
 }
 

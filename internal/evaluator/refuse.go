@@ -9,10 +9,10 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 )
 
-// mustHold returns an error if a log does not reach the state's position: the state follows
+// mustReach returns an error if a log does not reach the state's position: the state follows
 // from durable messages, so the log has lost its end, or is a different one. (What it has
 // lost of its beginning, even if that was everything, is for mayClaim to judge.)
-func (o *Owner) mustHold(positions follow.Positions) error {
+func (o *Owner) mustReach(positions follow.Positions) error {
 	for _, l := range []struct {
 		name  string
 		topic eventlog.Topic

@@ -24,9 +24,9 @@ type Placement interface {
 // process cannot own it.
 type steppingBack interface{ StepBack(d time.Duration) }
 
-// Holding is the producer, the state and the policies that an owner has during one term
+// Ownership is the producer, the state and the policies that an owner has during one term
 // of ownership.
-type Holding struct {
+type Ownership struct {
 	Store     Store
 	Policies  *policylog.Log
 	Publisher eventlog.Publisher
@@ -36,10 +36,10 @@ type Holding struct {
 
 // Loop keeps one partition owned, as long as it is placed here.
 type Loop struct {
-	Config    Config    // except for what Holding has
+	Config    Config    // except for what Ownership has
 	Placement Placement // nil: the partition is always placed here
 	// Acquire obtains what a life needs: first the exclusive producer, then the state.
-	Acquire func(ctx context.Context) (*Holding, error)
+	Acquire func(ctx context.Context) (*Ownership, error)
 	// Refused, if set, is called with the reason if the partition cannot be owned until
 	// an operator acts, and with nil when it can again; the loop checks every RefusedWait.
 	// If it is not set, Run returns the error.
@@ -196,7 +196,7 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 		progress, err := o.Advance(l.Now().UnixNano())
 		if live.IsZero() && o.phase == running {
 			live = l.Now()
-			l.sayOlder(o.proc.Progress.Semantics)
+			l.logOlder(o.proc.Progress.Semantics)
 			l.lost(nil)
 		}
 		switch {
@@ -226,9 +226,9 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 	}
 }
 
-// sayOlder logs that a partition is decided by an older version of the semantics than the
+// logOlder logs that a partition is decided by an older version of the semantics than the
 // newest that this program knows.
-func (l *Loop) sayOlder(version uint32) {
+func (l *Loop) logOlder(version uint32) {
 	if 0 < version && nextSemantics(version, l.Config.Semantics) < SemanticsVersion {
 		l.Log.Info("decided by an older version of the semantics; when every evaluator and ingester is upgraded, start with --semantics",
 			slog.Int("partition", l.Config.Partition), slog.Uint64("in_force", uint64(version)), slog.Uint64("newest", SemanticsVersion))

@@ -49,12 +49,12 @@ func TestLossesBackOff(t *testing.T) {
 						return nil
 					}},
 				},
-				Acquire: func(context.Context) (*evaluator.Holding, error) {
+				Acquire: func(context.Context) (*evaluator.Ownership, error) {
 					policies, err := policylog.Open(w.policies)
 					if err != nil {
 						return nil, err
 					}
-					return &evaluator.Holding{Store: store, Policies: policies, Publisher: decisions.Publisher(0), Close: policies.Close}, nil
+					return &evaluator.Ownership{Store: store, Policies: policies, Publisher: decisions.Publisher(0), Close: policies.Close}, nil
 				},
 				Now: func() time.Time { now = now.Add(c.life); return now },
 				BackOff: func(n int) time.Duration {

@@ -53,16 +53,16 @@ func retryAll() []model.File {
 
 // podNames are those of the decisions in the chain, with the versions of the semantics
 // that were activated between them.
-func (w *world) podNames() (said []string) {
+func (w *world) podNames() (names []string) {
 	for _, r := range w.records() {
 		switch r := r.(type) {
 		case *chain.Decision:
-			said = append(said, r.PodName)
+			names = append(names, r.PodName)
 		case *chain.SemanticsActivated:
-			said = append(said, fmt.Sprint("semantics ", r.Version))
+			names = append(names, fmt.Sprint("semantics ", r.Version))
 		}
 	}
-	return said
+	return names
 }
 
 // TestPodNameOfImportedJobs: the pod after three imported runs has index 3. A log

@@ -19,7 +19,7 @@ type Group struct {
 	State  policy.GroupState
 	Halted bool              // an action Halt: nothing that is held is started any more
 	Reason policy.UnitReason // of its end; until then, of the action Halt
-	Rule   string            // likewise
+	Rule   string            // of its end; until then, of the action Halt
 
 	Generation uint32      // restarts of the whole group
 	Restarts   uint32      // by rules

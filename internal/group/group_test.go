@@ -246,7 +246,7 @@ func (s *scenario) show() string {
 			}
 			fmt.Fprintf(&b, " %s\n", []string{"active", "succeeded", "failed"}[u.State])
 		}
-		if next := p.NextReleasable(); next != nil && s.g.MayRelease(p) {
+		if next := p.NextToUnhold(); next != nil && s.g.MayUnhold(p) {
 			fmt.Fprintf(&b, "  next to release: %s/%d/%d\n", p.Name, next.Replica, next.NextHeld().Index)
 		}
 	}

@@ -38,16 +38,16 @@ func (g *Group) Prospects() Prospects {
 // that can do least among those that have not succeeded. It needs the latter of the parts
 // that p waits for.
 func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects) {
-	release, arrive := GoesOn, Awaits // of members that are held, and of those that were not submitted
+	unhold, arrive := GoesOn, Awaits // of members that are held, and of those that were not submitted
 	for i := range g.waitsFor(p) {
-		release = max(release, worstOf[i])
+		unhold = max(unhold, worstOf[i])
 		if g.Halted {
 			arrive = Exhausted // what is held then is not released
 		}
 	}
-	arrive = max(arrive, release)
+	arrive = max(arrive, unhold)
 	if g.Halted {
-		release = Exhausted
+		unhold = Exhausted
 	}
 	best, worst = Exhausted, GoesOn
 	add := func(can Prospects) { best, worst = min(best, can), max(worst, can) }
@@ -55,7 +55,7 @@ func (g *Group) prospectsOf(p *Part, worstOf []Prospects) (best, worst Prospects
 		add(arrive)
 	}
 	can := [unitKinds]Prospects{
-		isRunning: GoesOn, awaitsOrHeld: min(arrive, release), awaits: arrive, hasHeld: release, isIdle: Exhausted,
+		isRunning: GoesOn, awaitsOrHeld: min(arrive, unhold), awaits: arrive, hasHeld: unhold, isIdle: Exhausted,
 	}
 	for kind, units := range p.tally.units {
 		if units > 0 && unitKind(kind) != isSucceeded {

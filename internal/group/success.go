@@ -31,8 +31,8 @@ func (g *Group) MayStart(u *Unit) bool {
 	return u.hasRoom()
 }
 
-// MayRelease reports whether the part has held members and waits for no other part.
-func (g *Group) MayRelease(p *Part) bool { return p.tally.counts.held > 0 && g.ready(p) }
+// MayUnhold reports whether the part has held members and waits for no other part.
+func (g *Group) MayUnhold(p *Part) bool { return p.tally.counts.held > 0 && g.ready(p) }
 
 // waitsFor visits the parts that p waits for still.
 func (g *Group) waitsFor(p *Part) iter.Seq[uint32] {

@@ -106,7 +106,7 @@ func (p *Part) count(u *Unit, n int) {
 			t.unreachable[index(true)] += n
 		}
 	}
-	if n > 0 && !u.queued && u.Releasable() {
+	if n > 0 && !u.queued && u.CanUnhold() {
 		u.queued = true
 		heap.Push(&t.releasable, u)
 	}
@@ -156,14 +156,14 @@ func (u *Unit) hasRoom() bool {
 	return u.Part.Parallelism == 0 || u.Started() < int(u.Part.Parallelism)
 }
 
-// Releasable reports whether the unit has a member that may start once its part may.
-func (u *Unit) Releasable() bool { return u.State == Active && u.Held() > 0 && u.hasRoom() }
+// CanUnhold reports whether the unit has a member that may start once its part may.
+func (u *Unit) CanUnhold() bool { return u.State == Active && u.Held() > 0 && u.hasRoom() }
 
-// NextReleasable returns the first unit that is Releasable, or nil.
-func (p *Part) NextReleasable() *Unit {
+// NextToUnhold returns the first unit that CanUnhold, or nil.
+func (p *Part) NextToUnhold() *Unit {
 	for h := &p.tally.releasable; len(*h) > 0; {
 		u := (*h)[0]
-		if u.Releasable() {
+		if u.CanUnhold() {
 			return u
 		}
 		u.queued = false

@@ -27,7 +27,7 @@ type Group struct {
 	Shape       policy.Shape // no parts: one of open size, or unknown
 	State       policy.GroupState
 	Reason      policy.UnitReason // of its end, or of the last unit that was left failed
-	Rule        string            // likewise
+	Rule        string            // of its end, or of the last unit that was left failed
 	Generation  uint32            // restarts of the whole group
 	Restarts    uint32            // by rules
 	Counted     uint32            // of them, those that count towards MaxRestarts

@@ -146,21 +146,21 @@ func cpu(t *testing.T) float64 {
 // pages measures how many pages PostgreSQL looks at, in memory or on disk. It is a Source that runs each query with EXPLAIN,
 // and finds as many empty rows as that says.
 type pages struct {
-	conn   *pgx.Conn
-	ctx    context.Context
-	looked float64
+	conn    *pgx.Conn
+	ctx     context.Context
+	scanned float64
 }
 
 func (p *pages) close() error { return p.conn.Close(context.Background()) }
 
 func (p *pages) ask(t *testing.T, question func(jobdb.Queries) (int, error)) (m measured) {
 	t.Helper()
-	p.ctx, p.looked = t.Context(), 0
+	p.ctx, p.scanned = t.Context(), 0
 	var err error
 	if m.rows, err = question(table.Queries{Source: p}); err != nil {
 		t.Fatal(err)
 	}
-	m.cost = p.looked
+	m.cost = p.scanned
 	return m
 }
 
@@ -184,7 +184,7 @@ func (p *pages) Find(q table.Query, fields func() []any, found func() error) err
 	if err := json.Unmarshal(raw, &plans); err != nil {
 		return err
 	}
-	p.looked += plans[0].Plan.Hit + plans[0].Plan.Read
+	p.scanned += plans[0].Plan.Hit + plans[0].Plan.Read
 	if !q.Rows { // places and counts
 		rows, err := p.conn.Query(p.ctx, query, q.Args...)
 		if err != nil {

@@ -5,11 +5,11 @@ package policy
 func (s *Set) Evaluate(f *Failure, c *Counts) Verdict { return s.decide(f, c, nil) }
 
 // Explain returns the verdict of Evaluate and every rule that applies to the job, in order, with its first matcher
-// that did not hold. There are no rungs if no rule is evaluated: for gangs, failFast, or with retries disabled.
-func (s *Set) Explain(f *Failure, c *Counts) (Verdict, []Rung) {
+// that did not hold. There are no traces if no rule is evaluated: for gangs, failFast, or with retries disabled.
+func (s *Set) Explain(f *Failure, c *Counts) (Verdict, []RuleTrace) {
 	l := &ladder{}
 	v := s.decide(f, c, l)
-	return v, l.rungs
+	return v, l.traces
 }
 
 // decide implements semantics.md 3: its first step that applies decides.

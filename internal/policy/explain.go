@@ -2,10 +2,10 @@ package policy
 
 import "time"
 
-// ladder collects the rungs of Explain. A nil ladder collects nothing, so that Evaluate uses the same code.
+// ladder collects the traces of Explain. A nil ladder collects nothing, so that Evaluate uses the same code.
 type ladder struct {
-	rungs []Rung
-	delay Arithmetic
+	traces []RuleTrace
+	delay  Arithmetic
 }
 
 // Arithmetic shows how the delay of a retry was computed (semantics.md 6): the smaller of Initial × Multiplier^(N−1)
@@ -54,12 +54,12 @@ func (l *ladder) tried(r *rule, f *Failure, failed Matcher) {
 	if l == nil {
 		return
 	}
-	l.rungs = append(l.rungs, Rung{
+	l.traces = append(l.traces, RuleTrace{
 		Policy: r.key.Policy, Rule: r.shown, Tried: true,
 		Matched: failed == NoMatcher, Failed: failed, Why: r.why(f, failed),
 	})
 }
 
 func (l *ladder) untried(r *rule) {
-	l.rungs = append(l.rungs, Rung{Policy: r.key.Policy, Rule: r.shown})
+	l.traces = append(l.traces, RuleTrace{Policy: r.key.Policy, Rule: r.shown})
 }

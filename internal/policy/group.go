@@ -20,10 +20,10 @@ type GroupDefinition struct {
 // PartDefinition is one part of a group policy.
 type PartDefinition struct {
 	ShapePart
-	RetryLimit       *uint32 // of all members of a unit together; nil: none
+	RetryLimit       *uint32 // of all members of a unit together; nil: no limit
 	CountFailed      bool    // members that failed for good count against RetryLimit
 	Continue         bool    // onMemberFailure: Continue
-	MaxFailedMembers *uint32 // with Continue; nil: none
+	MaxFailedMembers *uint32 // with Continue; nil: no limit
 	Restarts         UnitRestarts
 }
 
@@ -49,7 +49,7 @@ type GroupRule struct {
 	Name      string
 	Action    GroupAction
 	Uncounted bool    // countsTowardsMax: false
-	Limit     *uint32 // restarts by this rule; nil: none of its own
+	Limit     *uint32 // restarts by this rule; nil: the rule has no limit of its own
 	OnReasons []UnitReason
 	OnMessage *Pattern
 	Parts     []string
@@ -111,7 +111,7 @@ const (
 	FailedIndexes
 	MemberCancelled
 	ReachedMaxRestarts // of a group only
-	Exhausted          // likewise: no unit can start or run any more
+	Exhausted          // of a group only: no unit can start or run any more
 )
 
 // String returns the reason's name in files and records, and "" for NoUnitReason.

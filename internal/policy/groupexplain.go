@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// GroupRung is one rule of a group policy, as UnitEnded tried it.
-type GroupRung struct {
+// GroupRuleTrace is one rule of a group policy, as UnitEnded tried it.
+type GroupRuleTrace struct {
 	Rule    string // its name, RestartsRule, or "" of the default
 	Action  GroupAction
 	Tried   bool
@@ -17,24 +17,24 @@ type GroupRung struct {
 
 // UnitLadder returns what UnitEnded tries, in order: the restarts of the unit's part, the rules of the group policy,
 // and its default.
-func (s *Set) UnitLadder(u *UnitFailure) []GroupRung {
+func (s *Set) UnitLadder(u *UnitFailure) []GroupRuleTrace {
 	g := s.groups[u.Policy]
 	if g == nil {
 		g = &GroupPolicy{}
 	}
-	var rungs []GroupRung
+	var traces []GroupRuleTrace
 	found := u.Halted || u.Barred // nothing is tried
-	add := func(r GroupRung) {
+	add := func(r GroupRuleTrace) {
 		r.Tried = !found
 		r.Matched = r.Tried && r.Failed == ""
 		if !r.Tried {
 			r.Failed, r.Why = "", ""
 		}
 		found = found || r.Matched
-		rungs = append(rungs, r)
+		traces = append(traces, r)
 	}
 	if restarts := s.UnitSettings(u.Policy, u.Part).Restarts; restarts.On != RestartNever {
-		r := GroupRung{Rule: RestartsRule, Action: RestartUnit}
+		r := GroupRuleTrace{Rule: RestartsRule, Action: RestartUnit}
 		switch {
 		case u.UnitRestarts >= restarts.Limit:
 			r.Failed, r.Why = "limit", fmt.Sprintf("used up: %d of %d", u.UnitRestarts, restarts.Limit)
@@ -44,16 +44,16 @@ func (s *Set) UnitLadder(u *UnitFailure) []GroupRung {
 		add(r)
 	}
 	if u.Succeeded {
-		return rungs
+		return traces
 	}
 	for i := range g.Rules {
 		rule := &g.Rules[i]
-		r := GroupRung{Rule: rule.Name, Action: rule.Action}
+		r := GroupRuleTrace{Rule: rule.Name, Action: rule.Action}
 		r.Failed, r.Why = rule.why(u)
 		add(r)
 	}
-	add(GroupRung{Action: g.DefaultAction()})
-	return rungs
+	add(GroupRuleTrace{Action: g.DefaultAction()})
+	return traces
 }
 
 // DefaultAction is what happens when no rule matches.
@@ -75,9 +75,9 @@ func (r *GroupRule) why(u *UnitFailure) (field, why string) {
 		return "", ""
 	case u.Run == nil:
 		return "onMessage", "no run failed"
-	case !u.Run.says(r.OnMessage) && !u.Run.speaks():
+	case !u.Run.hasMessage(r.OnMessage) && !u.Run.speaks():
 		return "onMessage", "the failure has no message"
-	case !u.Run.says(r.OnMessage):
+	case !u.Run.hasMessage(r.OnMessage):
 		return "onMessage", fmt.Sprintf("no message matches %q", r.OnMessage.re)
 	}
 	return "", ""

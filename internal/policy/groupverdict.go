@@ -41,7 +41,7 @@ type UnitFailure struct {
 	Policy, Part string
 	Succeeded    bool
 	Reason       UnitReason
-	Run          *Failure // the run that failed it; nil: none did
+	Run          *Failure // the run that failed it; nil: no run failed it
 	UnitRestarts uint32   // of the unit, by its restarts
 	Counted      uint32   // of the group
 	Restarted    func(rule string) uint32
@@ -83,7 +83,7 @@ func (s *Set) UnitEnded(u *UnitFailure) UnitVerdict {
 	switch {
 	case u.Halted || u.Barred:
 		v.Action = Leave
-	case restarts.left(u):
+	case restarts.remain(u):
 		if v.restartUnit(u, &restarts); !u.CanReach(RestartUnit, v.Keep) {
 			v.Action, v.Delay = Leave, 0
 		}
@@ -103,7 +103,7 @@ func (v *UnitVerdict) restartUnit(u *UnitFailure, r *UnitRestarts) {
 // that of the default. false: it does not ask the rules.
 func (s *Set) RuleOf(u *UnitFailure) (place int, asked bool) {
 	restarts := s.UnitSettings(u.Policy, u.Part).Restarts
-	if u.Halted || u.Barred || restarts.left(u) {
+	if u.Halted || u.Barred || restarts.remain(u) {
 		return 0, false
 	}
 	if g := s.groups[u.Policy]; g != nil {
@@ -112,8 +112,8 @@ func (s *Set) RuleOf(u *UnitFailure) (place int, asked bool) {
 	return place, true
 }
 
-// left reports whether some are for a unit that failed.
-func (r *UnitRestarts) left(u *UnitFailure) bool {
+// remain reports whether some are for a unit that failed.
+func (r *UnitRestarts) remain(u *UnitFailure) bool {
 	return r.On != RestartNever && u.UnitRestarts < r.Limit
 }
 
@@ -152,7 +152,7 @@ func (v *UnitVerdict) byRules(g *GroupPolicy, u *UnitFailure) {
 
 // matches reports whether the rule applies to a unit that failed.
 func (r *GroupRule) matches(u *UnitFailure) bool {
-	return listed(r.OnReasons, u.Reason) && listed(r.Parts, u.Part) && (r.OnMessage == nil || u.Run != nil && u.Run.says(r.OnMessage))
+	return listed(r.OnReasons, u.Reason) && listed(r.Parts, u.Part) && (r.OnMessage == nil || u.Run != nil && u.Run.hasMessage(r.OnMessage))
 }
 
 // listed reports whether a list is empty or has the value.
@@ -160,9 +160,9 @@ func listed[T comparable](list []T, v T) bool {
 	return len(list) == 0 || slices.Contains(list, v)
 }
 
-// says reports whether a message of a failure matches: one that onTerminationMessage sees,
+// hasMessage reports whether a message of a failure matches: one that onTerminationMessage sees,
 // or the pod error's.
-func (f *Failure) says(p *Pattern) bool {
+func (f *Failure) hasMessage(p *Pattern) bool {
 	for i := range f.Containers {
 		if c := &f.Containers[i]; !c.Init && c.Message != "" && p.re.MatchString(c.Message) {
 			return true

@@ -295,8 +295,8 @@ var (
 	k8sByCondition = regexp.MustCompile(`^Pod \S+ has condition (\S+) matching FailJob rule at index (\d+)$`)
 )
 
-// said is the part of such a message that is ours to know.
-func said(message string) string {
+// knownPart is the part of such a message that is ours to know.
+func knownPart(message string) string {
 	if m := k8sByContainer.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("container %q, rule %s", m[1], m[3])
 	}
@@ -306,8 +306,8 @@ func said(message string) string {
 	return message
 }
 
-// says is the same of our decision.
-func (j *k8sJob) says(d *decided) string {
+// message is the same of our decision.
+func (j *k8sJob) message(d *decided) string {
 	if j.action(d) != "FailJob" {
 		return ""
 	}

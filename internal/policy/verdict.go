@@ -148,8 +148,8 @@ type Verdict struct {
 	Shadow    bool
 }
 
-// Rung is one rule in the result of Explain.
-type Rung struct {
+// RuleTrace is one rule in the result of Explain.
+type RuleTrace struct {
 	Policy, Rule string
 	Matched      bool
 	// Failed is the first matcher that did not hold, and Why explains it for people. Rules after the first match

@@ -270,7 +270,7 @@ func (s *Shared) Superseded(n uint64) bool {
 
 // rereader reads generations again, without waiting.
 type rereader struct {
-	reader eventlog.Reader // nil: none
+	reader eventlog.Reader // nil: not open
 	next   uint64          // the generation that it returns next
 }
 

@@ -272,19 +272,19 @@ func (s *Store) Do(ctx context.Context, e Edit) (Outcome, error) {
 
 // attempt is a change that is being made. Its slot is held until it ends, and until an append that it left behind ends.
 type attempt struct {
-	slot    slot
-	edit    *Edit
-	request string
-	left    <-chan struct{} // closed when the append that was left behind has ended; nil: none
+	slot      slot
+	edit      *Edit
+	request   string
+	abandoned <-chan struct{} // closed when the append that was left behind has ended; nil: no append was
 }
 
 func (a *attempt) end() {
-	if a.left == nil {
+	if a.abandoned == nil {
 		a.slot.release()
 		return
 	}
 	go func() {
-		<-a.left
+		<-a.abandoned
 		a.slot.release()
 	}()
 }
@@ -300,7 +300,7 @@ func (s *Store) append(ctx context.Context, a *attempt, payload []byte) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		a.left = ended
+		a.abandoned = ended
 		return fmt.Errorf("write policies: %w", ctx.Err())
 	}
 }
@@ -367,7 +367,7 @@ func (s *Store) once(ctx context.Context, a *attempt) (*Version, error) {
 	return nil, nil
 }
 
-// made returns the generation that a request made; nil: none yet.
+// made returns the generation that a request made; nil: it made no generation yet.
 func (s *Store) made(request string) (*Version, error) {
 	v := s.requests[nameOf(request)]
 	if v != nil && v.Request != request {

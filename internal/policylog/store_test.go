@@ -237,13 +237,13 @@ func TestForeignContent(t *testing.T) {
 	if err != nil || now.Generation() != 1 {
 		t.Errorf("newest %d, %v", now.Generation(), err)
 	}
-	var told []uint64
+	var notified []uint64
 	log, err := policylog.Open(w.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	log.OnUnusable = func(n uint64, _ error) { told = append(told, n) }
+	log.OnUnusable = func(n uint64, _ error) { notified = append(notified, n) }
 	if err := errors.Join(w.append(t.Context(), []byte("garbage")), log.Refresh()); err != nil {
 		t.Fatal(err)
 	}
@@ -252,9 +252,9 @@ func TestForeignContent(t *testing.T) {
 			t.Errorf("newest %d", n)
 		}
 	}
-	slices.Sort(told)
-	if counts := log.Entries(1); !slices.Equal(told, []uint64{2, 3}) || len(counts) != 1 || counts[0].Number != 2 {
-		t.Errorf("told of %v, %v count", told, counts)
+	slices.Sort(notified)
+	if counts := log.Entries(1); !slices.Equal(notified, []uint64{2, 3}) || len(counts) != 1 || counts[0].Number != 2 {
+		t.Errorf("told of %v, %v count", notified, counts)
 	}
 	if _, _, err := log.Held(2); !errors.Is(err, policylog.ErrUnusable) {
 		t.Errorf("Held(2): %v", err)

@@ -84,7 +84,7 @@ type Change uint8
 // The changes.
 const (
 	Held Change = iota
-	Released
+	Unheld
 	Restarted
 	Stopped
 	Joined // a group that follows the one that it names

@@ -16,15 +16,15 @@ import (
 // fatal is a logger whose Fatalf never returns, and leaves the store as it is, as
 // the end of the process would.
 type fatal struct {
-	said chan error
-	told chan string
+	reported chan error
+	logged   chan string
 }
 
 func (fatal) Infof(string, ...any) {}
 
 func (f fatal) Errorf(format string, args ...any) {
 	select {
-	case f.told <- fmt.Sprintf(format, args...):
+	case f.logged <- fmt.Sprintf(format, args...):
 	default:
 	}
 }
@@ -37,7 +37,7 @@ func (f fatal) Fatalf(format string, args ...any) {
 		}
 	}
 	select {
-	case f.said <- err:
+	case f.reported <- err:
 	default:
 	}
 	select {}
@@ -84,7 +84,7 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64, fails []errorfs.OpK
 			}
 			return nil
 		}))
-		f := fatal{said: make(chan error, 1), told: make(chan string, 1)}
+		f := fatal{reported: make(chan error, 1), logged: make(chan string, 1)}
 		var synced atomic.Int64
 		done := make(chan error, 1)
 		go func() {
@@ -94,10 +94,10 @@ func fillDisk(t *testing.T, cause syscall.Errno, step int64, fails []errorfs.OpK
 		}()
 		var err error
 		select {
-		case err = <-f.said:
+		case err = <-f.reported:
 			ended++
 		case err = <-done:
-		case text := <-f.told:
+		case text := <-f.logged:
 			t.Fatalf("after %d writes, the store logs an error and goes on: %s", n, text)
 		}
 		if err == nil {

@@ -13,7 +13,7 @@ import (
 type Member struct {
 	*Place
 	Replica, Index uint32
-	Restart        *Restart // nil: none is pending
+	Restart        *Restart // nil: no restart is pending
 }
 
 // Place is a part of a group, whose queue and job set are the job's. Members share it.
@@ -157,7 +157,8 @@ type groupEntry struct {
 	followers        []uint32
 	followersChanged bool
 
-	inKV, wipe      bool // as in entry
+	// inKV: something of the group may be in the KV. wipe: what is there of an earlier group must be deleted.
+	inKV, wipe      bool
 	indexed, stored term
 	refused         bool // it is so in the KV
 	dirty, touched  bool

@@ -15,7 +15,7 @@ type MemberFailure struct {
 	Over  bool // the group has ended, or the member was stopped
 	Gang  bool
 
-	Pending *Restart // the restart that stops this run; nil: none does
+	Pending *Restart // the restart that stops this run; nil: no restart stops it
 
 	state *State
 	entry *entry
@@ -199,7 +199,7 @@ type restart struct {
 	together     bool // all members have the latest retryAfter of theirs
 	anew         bool // counts start anew
 	failed       *group.Unit
-	run          *Run  // that failed it; nil: none did
+	run          *Run  // that failed it; nil: no run failed it
 	latest       int64 // retryAfter of the job of run, and of those that start together with it; 0 without a run
 }
 
@@ -306,7 +306,7 @@ func (s *State) settleGroups() {
 	}
 	for _, ge := range s.msg.groups {
 		if ge.g != nil {
-			s.releaseHeld(ge)
+			s.unholdMembers(ge)
 		}
 	}
 	for _, ge := range s.msg.groups {
@@ -383,18 +383,18 @@ func (s *State) stopRest(ge *groupEntry, u *group.Unit) {
 	}
 }
 
-// releaseHeld releases the members that may start (semantics.md 12.7).
-func (s *State) releaseHeld(ge *groupEntry) {
+// unholdMembers releases the members that may start (semantics.md 12.7).
+func (s *State) unholdMembers(ge *groupEntry) {
 	if ge.g.State != policy.GroupActive || ge.g.Halted {
 		return
 	}
 	for _, part := range ge.g.Parts {
-		if !ge.g.MayRelease(part) {
+		if !ge.g.MayUnhold(part) {
 			continue
 		}
-		for u := part.NextReleasable(); u != nil; u = part.NextReleasable() {
+		for u := part.NextToUnhold(); u != nil; u = part.NextToUnhold() {
 			m := u.NextHeld()
-			if !s.happens(ge.g.Queue, s.changeOf(Released, u, s.entry(m.Job))) {
+			if !s.happens(ge.g.Queue, s.changeOf(Unheld, u, s.entry(m.Job))) {
 				s.refuse(ge)
 				return
 			}
@@ -434,7 +434,7 @@ func (s *State) endIfOver(ge *groupEntry) {
 	case s.happens(g.Queue, end):
 		s.endGroup(ge, end)
 	case passed && g.Quiet():
-		s.dropGroup(ge) // likewise
+		s.dropGroup(ge) // the queue is in shadow
 	default:
 		s.refuse(ge)
 	}

@@ -115,7 +115,7 @@ type Decided struct {
 	Policy, Rule           string // what a granted or ignored retry is counted under; empty: it is not counted
 	Ignored                bool
 	RetryAfter, ReadyAfter int64          // Unix nanoseconds
-	Member                 *MemberDecided // nil: none, or nothing but the job is concerned
+	Member                 *MemberDecided // nil: the job is no member, or nothing but the job is concerned
 }
 
 // decide has a settled failure decided, and applies the decision.

@@ -73,7 +73,7 @@ func (s *Source) JobAt(ctx context.Context, id, at string) (shown []Found, err e
 	}
 	err = s.whole(ctx, func(logs audit.Logs) error {
 		for i, p := range in {
-			s.say("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(in))
+			s.progress("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(in))
 			if err := ctx.Err(); err != nil {
 				return err
 			}

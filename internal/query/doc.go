@@ -38,7 +38,7 @@ type Source struct {
 	Progress func(text string)
 }
 
-func (s *Source) say(format string, args ...any) {
+func (s *Source) progress(format string, args ...any) {
 	if s.Progress != nil {
 		s.Progress(fmt.Sprintf(format, args...))
 	}

@@ -19,7 +19,7 @@ import (
 type Explanation struct {
 	Decision audit.Decision `json:"decision"`
 	Job      Job            `json:"job"`
-	Ladder   []Rung         `json:"ladder"`
+	Ladder   []RuleTrace    `json:"ladder"`
 	NextPod  string         `json:"nextPod,omitempty"`       // name of the retry's pod; decision.podName is the name in the record
 	Unknown  bool           `json:"ladderUnknown,omitempty"` // the policies log was not read
 	Before   uint32         `json:"globalUsedBefore"`
@@ -39,8 +39,8 @@ type Explanation struct {
 	Basis Basis `json:"-"`
 }
 
-// Rung is a rule that was, or would have been, tried.
-type Rung struct {
+// RuleTrace is a rule that was, or would have been, tried.
+type RuleTrace struct {
 	Policy  string `json:"policy"`
 	Rule    string `json:"rule"`
 	Tried   bool   `json:"tried"`
@@ -64,7 +64,7 @@ type Decided struct {
 	audit.Case
 	Superseded bool
 	Mode       string         // mode in which Armada's tables are written; empty: they are not
-	Release    *jobdb.Release // that contained its failure; nil: none
+	Release    *jobdb.Release // that contained its failure; nil: it was not released
 	FromLogs   bool           // the job was pruned
 }
 
@@ -243,7 +243,7 @@ func (e *Explanation) fill() {
 	if e.Decision.Superseded = c.Superseded; c.Release != nil {
 		e.Release = ReleaseOf(c.Release)
 	}
-	e.Ladder = LadderOf(e.Basis.Rungs)
+	e.Ladder = LadderOf(e.Basis.Traces)
 	d := c.Decision
 	e.Failure, e.NotActedOn, e.GroupEffect = FactsOf(&e.Basis.Facts), d.Shadow || c.Mode == Passthrough, groupEffect(d, e.Basis.Policies)
 	if d.Requeue && e.Basis.Evaluated && d.Group == nil && d.Code != policy.GroupRestart {

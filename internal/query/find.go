@@ -122,7 +122,7 @@ func (h *History) read(q jobdb.Queries) (err error) {
 func (s *Source) inLogs(ctx context.Context, job string, pruned []jobdb.PartitionPositions) (found []History, err error) {
 	err = s.whole(ctx, func(logs audit.Logs) error {
 		for i, p := range pruned {
-			s.say("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(pruned))
+			s.progress("deriving the job from the logs: partition %d, %d of %d", p.Partition, i+1, len(pruned))
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -233,7 +233,7 @@ func ReleaseOf(r *jobdb.Release) *Release {
 // ByCutover reports whether a release is the start of a cut-over: it released no messages.
 func (r *Release) ByCutover() bool { return r.Messages == 0 }
 
-// releaseIn finds the release that contains a message of our log; nil: none.
+// releaseIn finds the release that contains a message of our log; nil: no release contains it.
 func releaseIn(releases []*jobdb.Release, at eventlog.Position) (found *jobdb.Release) {
 	for _, r := range releases {
 		if at.Compare(r.From) > 0 && at.Compare(r.To) <= 0 {

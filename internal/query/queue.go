@@ -37,8 +37,8 @@ type QueueStory struct {
 	Rules         []Tally  `json:"rules"`
 	Causes        []Tally  `json:"causes"`   // of decided failures
 	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 2,000
-	Failed        Fates    `json:"failedForGood"`
-	Pending       Fates    `json:"pendingRetries"`
+	Failed        Outcomes `json:"failedForGood"`
+	Pending       Outcomes `json:"pendingRetries"`
 	Policies      *InForce `json:"policies,omitempty"` // absent: the policies log was not read
 }
 
@@ -48,14 +48,14 @@ type Tally struct {
 	Count int    `json:"count"`
 }
 
-// Fates are jobs with the same fate.
-type Fates struct {
-	Count int    `json:"count"`
-	Jobs  []Fate `json:"jobs"` // the newest, up to the limit
+// Outcomes are jobs with the same outcome.
+type Outcomes struct {
+	Count int           `json:"count"`
+	Jobs  []LastOutcome `json:"jobs"` // the newest, up to the limit
 }
 
-// Fate is a job, and the last decision on it.
-type Fate struct {
+// LastOutcome is a job, and the last decision on it.
+type LastOutcome struct {
 	JobID      string `json:"jobId"`
 	Runs       uint32 `json:"runs"`
 	Ended      string `json:"ended,omitempty"`
@@ -96,7 +96,7 @@ func (s *QueueStory) NewestCauses() string {
 	return fmt.Sprintf(" of the newest %d", s.CausesOf)
 }
 
-// QueueStory tells what happened to the failed runs of a queue or a job set. Retries that are pending are all told.
+// QueueStory is what happened to the failed runs of a queue or a job set. Retries that are pending are all listed.
 // Errors: *NotFound, *Invalid.
 func (s *Source) QueueStory(ctx context.Context, about QueueQuestion) (*QueueStory, error) {
 	if about.Limit < 0 {
@@ -162,10 +162,10 @@ func (s *QueueStory) count(q jobdb.Queries, about *QueueQuestion) (jobs int, err
 	failed, pending := of, of
 	failed.States, failed.EndedSince = []uint8{uint8(jobdb.JobFailed)}, about.Since
 	pending.Waiting = true
-	if s.Failed, err = fatesOf(q, &failed, "ended", about.Limit); err != nil {
+	if s.Failed, err = outcomesOf(q, &failed, "ended", about.Limit); err != nil {
 		return 0, err
 	}
-	s.Pending, err = fatesOf(q, &pending, "retry-after", about.Limit)
+	s.Pending, err = outcomesOf(q, &pending, "retry-after", about.Limit)
 	return jobs, err
 }
 
@@ -217,9 +217,9 @@ func Ranked(counts map[string]int) []Tally {
 	return list
 }
 
-// fatesOf counts jobs, and tells the last decision on the newest of them.
-func fatesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Fates, err error) {
-	all.Jobs = []Fate{}
+// outcomesOf counts jobs, and returns the last decision on the newest of them.
+func outcomesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Outcomes, err error) {
+	all.Jobs = []LastOutcome{}
 	n, err := q.CountJobs(c)
 	if err != nil {
 		return all, err
@@ -231,7 +231,7 @@ func fatesOf(q jobdb.Queries, c *jobdb.Criteria, sort string, limit int) (all Fa
 		return nil
 	})
 	for _, j := range listed {
-		one := Fate{JobID: j.JobID, Runs: j.Queueing.Runs, Ended: TimeText(j.Times.Ended), RetryAfter: TimeText(j.Queueing.RetryAfter)}
+		one := LastOutcome{JobID: j.JobID, Runs: j.Queueing.Runs, Ended: TimeText(j.Times.Ended), RetryAfter: TimeText(j.Queueing.RetryAfter)}
 		if j.Armada.Failed {
 			one.Reason = strings.TrimSpace("Armada: " + j.Armada.Reason + " " + j.Armada.Message)
 		}

@@ -85,7 +85,7 @@ func ShadowLines(queues []*shadow.Queue, visit func(*ShadowLine) error) error {
 			sum.FailedRuns++
 			sum.Differ += one(line.Differs)
 			sum.Lost += one(line.Lost)
-			sum.Open += one(r.Fate == shadow.Open)
+			sum.Open += one(r.Outcome == shadow.Open)
 			if err := visit(&ShadowLine{Run: line}); err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ func withCodes(t shadow.Tally) shadow.Tally {
 
 func shadowRunOf(r *shadow.Run) *ShadowRun {
 	out := &ShadowRun{
-		Decision: audit.DecisionOf(r.Partition, r.Decision), Armada: r.Fate.String(), JobState: r.Job.String(), Differs: r.Differs(), Lost: r.Lost(),
+		Decision: audit.DecisionOf(r.Partition, r.Decision), Armada: r.Outcome.String(), JobState: r.Job.String(), Differs: r.Differs(), Lost: r.Lost(),
 	}
 	out.Decision.Superseded = r.Superseded
 	if r.Decision.Requeue {

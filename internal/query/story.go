@@ -20,7 +20,7 @@ type Story struct {
 	// ByGroup is what the group of a member did to it.
 	ByGroup []ByGroup `json:"doneByGroup,omitempty"`
 
-	History *History `json:"-"` // that it was told from
+	History *History `json:"-"` // that it was made from
 }
 
 // StoryOfRun is one run, the decision on it, and what followed.
@@ -39,7 +39,7 @@ type StoryOfRun struct {
 
 // RulesTried are the rules that were tried on a failed run, in order.
 type RulesTried struct {
-	Ladder []Rung
+	Ladder []RuleTrace
 	Lost   string // why they are unknown; "": they are known
 }
 
@@ -205,5 +205,5 @@ func rulesTried(c audit.Case, at *PoliciesAt, unread error) *RulesTried {
 	if err != nil && !errors.Is(err, audit.ErrDifferent) {
 		return &RulesTried{Lost: err.Error()}
 	}
-	return &RulesTried{Ladder: LadderOf(x.Rungs)}
+	return &RulesTried{Ladder: LadderOf(x.Traces)}
 }

@@ -81,7 +81,7 @@ type FieldChange struct {
 // Effects say how many retries only one side grants, what took place behind them, and what became of their jobs.
 func (r *WhatIfResult) Effects() []string {
 	var list []string
-	side := func(name string, retries, runs uint64, seconds float64, would, of string, f *whatif.Fates) {
+	side := func(name string, retries, runs uint64, seconds float64, would, of string, f *whatif.Outcomes) {
 		if retries == 0 {
 			return
 		}

@@ -97,7 +97,7 @@ func groupEffect(d *chain.Decision, at *PoliciesAt) string {
 		if at == nil {
 			return audit.GroupSentence(d.Group, "")
 		}
-		return audit.GroupSentence(d.Group, audit.WhyLeft(at.Set.Set, d.Queue, d.Time))
+		return audit.GroupSentence(d.Group, audit.WhyNotRestarted(at.Set.Set, d.Queue, d.Time))
 	case d.Code == policy.GangRetry:
 		return "all members of the gang start again together; the rules of the group were not asked"
 	case d.Code == policy.GroupRestart, d.Code == policy.GroupOver:
@@ -110,10 +110,10 @@ func groupEffect(d *chain.Decision, at *PoliciesAt) string {
 }
 
 // LadderOf returns the rules that were, or would have been, tried.
-func LadderOf(rungs []policy.Rung) []Rung {
-	ladder := []Rung{}
-	for _, r := range rungs {
-		line := Rung{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
+func LadderOf(traces []policy.RuleTrace) []RuleTrace {
+	ladder := []RuleTrace{}
+	for _, r := range traces {
+		line := RuleTrace{Policy: r.Policy, Rule: r.Rule, Tried: r.Tried, Matched: r.Matched, Why: r.Why}
 		if r.Tried && !r.Matched {
 			line.Failed = r.Failed.String()
 		}

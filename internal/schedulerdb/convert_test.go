@@ -253,7 +253,7 @@ func TestFindings(t *testing.T) {
 		name  string
 		event *pb.Event
 		kind  schedulerdb.Kind
-		says  string
+		want  string
 	}{
 		{"requeue without scheduling_info", event(t, `job_requeued {job_id: "j"}`), schedulerdb.Crash, "scheduling_info"},
 		{"lease without overlay", event(t, `job_run_leased {job_id: "j"}`), schedulerdb.Crash, "pod_requirements_overlay"},
@@ -270,8 +270,8 @@ func TestFindings(t *testing.T) {
 			t.Parallel()
 			next := event(t, `job_succeeded {job_id: "next"}`)
 			effects, findings := schedulerdb.NewConverter().Convert(message(t, tt.event, next), nil)
-			if len(findings) != 1 || findings[0].Event != 0 || findings[0].Kind != tt.kind || !strings.Contains(findings[0].Reason, tt.says) {
-				t.Errorf("findings %v, want one of event 0, %v, that says %q", findings, tt.kind, tt.says)
+			if len(findings) != 1 || findings[0].Event != 0 || findings[0].Kind != tt.kind || !strings.Contains(findings[0].Reason, tt.want) {
+				t.Errorf("findings %v, want one of event 0, %v, that says %q", findings, tt.kind, tt.want)
 			}
 			if diff := cmp.Diff([]schedulerdb.Effect{{Event: 1, Op: &schedulerdb.SucceedJob{JobID: "next"}}}, effects); diff != "" {
 				t.Errorf("effects (-want +got):\n%s", diff)

@@ -20,14 +20,14 @@ const (
 // jobSet is that of all jobs.
 const jobSet = "simulated"
 
-// about begins the message about what happens now to jobs of a queue. Its events are written to s.wire, and then told.
+// about begins the message about what happens now to jobs of a queue. Its events are written to s.wire, and then delivered.
 func (s *sim) about(queue int) *wire {
 	s.wire.begin(s.o.Cluster.Queues[queue].Name, begin().Add(s.now))
 	return &s.wire
 }
 
-// tell has Step fold and decide the message, unless it has no events, and obeys.
-func (s *sim) tell() {
+// deliver has Step fold and decide the message, unless it has no events, and obeys.
+func (s *sim) deliver() {
 	if s.wire.events == 0 || s.err != nil {
 		return
 	}
@@ -212,7 +212,7 @@ func (s *sim) submit(jobs []*job) {
 		}
 		w.submitted(j)
 	}
-	s.tell()
+	s.deliver()
 }
 
 // fail ends runs of a queue's jobs; no failure: they were preempted.
@@ -235,5 +235,5 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 			s.err = cmp.Or(s.err, fmt.Errorf("encode the error of job %s: %w", j.id, err))
 		}
 	}
-	s.tell()
+	s.deliver()
 }

@@ -10,7 +10,7 @@ import (
 // TestBadInput: each mistake is an error that names its place.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ file, old, new, says string }{
+	for _, c := range []struct{ file, old, new, want string }{
 		{"cluster", "schedulingInterval: 10s", "schedulingInterval: 0s", "schedulingInterval: 0s: want a duration above 0"},
 		{"cluster", "schedulingInterval: 10s", "schedulingInterval: -1s", "want a duration above 0"},
 		{"cluster", "schedulingInterval: 10s", "schedulingInterval: soon", "soon"},
@@ -62,8 +62,8 @@ func TestBadInput(t *testing.T) {
 				err = simulate.Check(cluster.WithQueues(), w)
 			}
 		}
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.file+": ") {
-			t.Errorf("%s: %v, want %s: … %q", c.new, err, c.file, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), c.file+": ") {
+			t.Errorf("%s: %v, want %s: … %q", c.new, err, c.file, c.want)
 		}
 	}
 }

@@ -144,7 +144,7 @@ type counter struct {
 	retried, noRoom  []bool // by queue, in the cycle that is counted
 }
 
-// hours are resource-hours, by resource; nil: none were counted.
+// hours are resource-hours, by resource; nil: no hours were counted.
 type hours []float64
 
 func (h hours) named(resources []string) map[string]float64 {

@@ -50,7 +50,7 @@ type job struct {
 	kind      *kind
 	queue     int
 	gang      *gang  // nil: a job of its own
-	group     *group // nil: none but its gang
+	group     *group // nil: the job is in no group, at most in a gang
 	given     *Given // nil: it is drawn
 	submitted time.Duration
 	length    time.Duration // of a run that does not fail
@@ -228,8 +228,8 @@ func (t RunTime) draw(r *rand.Rand) time.Duration {
 	return max(time.Second, time.Duration(min(length, float64(maxGiveUp)))).Round(time.Millisecond)
 }
 
-// fate says when and how a run that starts now on a node ends; no failure: it succeeds.
-func (d *dice) fate(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Duration, failure *Failure) {
+// outcome says when and how a run that starts now on a node ends; no failure: it succeeds.
+func (d *dice) outcome(seed uint64, j *job, faults []Fault, now time.Duration) (after time.Duration, failure *Failure) {
 	r := d.about(seed, ofRun, uint64(j.index), uint64(j.runs))
 	after = j.length
 	try := func(f *Failure, broken bool) { // nil: it does not happen

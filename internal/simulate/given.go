@@ -362,7 +362,7 @@ func (s *sim) runEnds(j *job) (after time.Duration, failure *Failure) {
 	case r.Error != nil:
 		return max(r.After, time.Millisecond), &Failure{Cause: r.Cause, as: r.Error}
 	}
-	after, failure = s.dice.fate(s.o.Seed, j, s.o.Cluster.Faults, s.now)
+	after, failure = s.dice.outcome(s.o.Seed, j, s.o.Cluster.Faults, s.now)
 	return r.After + after, failure
 }
 
@@ -379,7 +379,7 @@ func (s *sim) cancel(j *job) {
 	s.touch(j)
 	j.state, j.cancelled, j.ended = lost, true, s.now
 	s.about(j.queue).cancelled(j)
-	s.tell()
+	s.deliver()
 	s.settle(j)
 }
 

@@ -353,7 +353,7 @@ func TestBadGiven(t *testing.T) {
 		return []simulate.Given{g}
 	}
 	for _, c := range []struct {
-		says string
+		want string
 		jobs []simulate.Given
 	}{
 		{`f:a: job "a": it fits no node`, one(func(g *simulate.Given) { g.Request = map[string]string{"cpu": "9"} })},
@@ -371,8 +371,8 @@ func TestBadGiven(t *testing.T) {
 		{`more than 2 jobs`, append(gang(2, func(*simulate.Given) {}), gang(2, func(g *simulate.Given) { g.ID = "more" })[1])},
 	} {
 		o := given(t, infra, c.jobs...)
-		if err := simulate.Check(o.Cluster, o.Workload); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
+		if err := simulate.Check(o.Cluster, o.Workload); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 	o := given(t, infra, append(gang(3, func(*simulate.Given) {}), single("fits", 0), single("zero", 0))...)

@@ -104,14 +104,14 @@ const (
 // sampler keeps what queues have, and samples it.
 type sampler struct {
 	lines  *timeline // linesOfQueue for each queue, then one for each resource
-	queues []holding
+	queues []queueState
 	total  scheduling.Resources // of the nodes that are not down
 	window *window              // for fairShareError
 	weigh  func(queue int) float64
 }
 
-// holding is what a queue has now.
-type holding struct {
+// queueState is what a queue has now.
+type queueState struct {
 	waiting, running int
 	amounts          scheduling.Resources
 	active           time.Duration // for how long it had jobs
@@ -121,7 +121,7 @@ type holding struct {
 
 func newSampler(c *Cluster, w *window, weigh func(int) float64) *sampler {
 	s := &sampler{
-		lines: newTimeline(len(c.Queues)*linesOfQueue+len(c.Resources), c.SchedulingInterval), queues: make([]holding, len(c.Queues)),
+		lines: newTimeline(len(c.Queues)*linesOfQueue+len(c.Resources), c.SchedulingInterval), queues: make([]queueState, len(c.Queues)),
 		total: make(scheduling.Resources, len(c.Resources)), window: w, weigh: weigh,
 	}
 	for q := range s.queues {

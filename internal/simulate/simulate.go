@@ -155,7 +155,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			s.add(due{at: f.At + f.For, what: faultEnds, fault: f})
 		}
 	}
-	s.look()
+	s.findNodesUp()
 	if s.scheduler, err = scheduling.NewScheduler(s.config(), s.queues(), s.up); err != nil {
 		return nil, err
 	}
@@ -228,10 +228,10 @@ func (s *sim) happens(d *due) {
 		s.wake(s.now)
 	case faultBegins:
 		s.down(d.fault)
-		s.look()
+		s.findNodesUp()
 		s.wake(s.now)
 	case faultEnds:
-		s.look()
+		s.findNodesUp()
 		s.wake(s.now)
 	case cycle:
 		if d.at == s.cycleAt {
@@ -263,7 +263,7 @@ func (s *sim) end(j *job, f *Failure) {
 	s.stop(j, done)
 	s.count.succeeded(j)
 	s.about(j.queue).succeeded(j)
-	s.tell()
+	s.deliver()
 	s.settle(j)
 }
 
@@ -382,8 +382,8 @@ func (s *sim) queues() (out []scheduling.Queue) {
 	return out
 }
 
-// look finds the nodes that are not down.
-func (s *sim) look() {
+// findNodesUp finds the nodes that are not down.
+func (s *sim) findNodesUp() {
 	for _, jobs := range s.alive {
 		for _, j := range jobs {
 			j.fitsNoNode = false
@@ -457,6 +457,6 @@ func (s *sim) start(r *scheduling.Changes) {
 			s.count.started(j)
 			w.leased(j)
 		}
-		s.tell()
+		s.deliver()
 	}
 }

@@ -60,7 +60,7 @@ func TestAgreesWithEvaluator(t *testing.T) {
 		histories = 50
 	}
 	for seed := range histories {
-		events, decisions := decide(t, model.Generate(uint64(seed), model.Options{Told: seed%4 == 1}))
+		events, decisions := decide(t, model.Generate(uint64(seed), model.Options{Republished: seed%4 == 1}))
 		c, err := sink.Fold(events, decisions, 0, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -28,7 +28,7 @@ func lives(t *testing.T, jobs, active int) (events, decisions *memTopic) {
 	}
 	var records []chain.Record
 	entry := int64(0)
-	say := func(job, step int) {
+	publish := func(job, step int) {
 		entry++
 		at := eventlog.Position{Ledger: 1, Entry: entry, Batch: -1}
 		id, run := fmt.Sprintf("01m7xn681y99tqr99%09d", job), fmt.Sprintf("017a6709-710f-4baf-bcc7-%010d", job)
@@ -42,7 +42,7 @@ func lives(t *testing.T, jobs, active int) (events, decisions *memTopic) {
 	for from := 0; from < jobs; from += active {
 		for step := range steps {
 			for job := from; job < min(from+active, jobs); job++ {
-				say(job, step)
+				publish(job, step)
 			}
 		}
 	}

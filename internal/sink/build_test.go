@@ -191,7 +191,7 @@ func runError(w words, reason string) *pb.Error {
 // record builds one record from a line of a scenario, at a position and time:
 //
 //	> requeue JOB RUN after=SECONDS [avoid=A,B] [shadow] · > fail JOB RUN [shadow]
-//	  likewise with code=CODE m=GROUP/PART/REPLICA/INDEX/GENERATION [verdict=REASON,ACTION,RULE,USED,MAX] [noted] [limited]
+//	  both also with code=CODE m=GROUP/PART/REPLICA/INDEX/GENERATION [verdict=REASON,ACTION,RULE,USED,MAX] [noted] [limited]
 //	> not-decided JOB RUN · > ready JOB RUN after=SECONDS · > parked
 //	> bound JOB GROUP [policy=P] [parts=NAME:REPLICAS:MEMBERS:MIN,…] · > finding JOB GROUP
 //	> held|released|restart|stopped JOB [RUN] m=GROUP/PART/REPLICA/INDEX/GENERATION [after=SECONDS]

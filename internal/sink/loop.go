@@ -42,7 +42,7 @@ func (w *Writer) run(ctx context.Context, p *part) error {
 // wakeAt returns when a release, the mirror or pruning may be due; zero: none of them.
 func (w *Writer) wakeAt(p *part) (at time.Time) {
 	if w.cfg.ReleaseAfter > 0 {
-		at = p.look
+		at = p.releaseCheck
 	}
 	if p.mirror != nil {
 		if due := p.mirror.Due(); at.IsZero() || !due.IsZero() && due.Before(at) {

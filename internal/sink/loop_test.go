@@ -15,8 +15,8 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// say appends one message with its envelope.
-func say(events *memTopic, c *chainWriter, n int, lines ...string) {
+// publish appends one message with its envelope.
+func publish(events *memTopic, c *chainWriter, n int, lines ...string) {
 	at := eventlog.Position{Ledger: 1, Entry: int64(n), Batch: -1}
 	m, records := build("q", "s", lines, at, int64(n)*second)
 	events.append(c.p, m)
@@ -45,7 +45,7 @@ func TestRunWaits(t *testing.T) {
 		go func() { ended <- w.Run(ctx) }()
 		for n := 1; n < 5; n++ {
 			synctest.Wait() // everything sleeps
-			say(events, chains[n%2], n, "submit j", "leased j r")
+			publish(events, chains[n%2], n, "submit j", "leased j r")
 			synctest.Wait()
 			if len(batches) != n+2 { // and one for each claim
 				t.Fatalf("after message %d: %d transactions", n, len(batches))
@@ -94,7 +94,7 @@ func TestRunRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events, decisions, store := newTopic(1), newTopic(1), newMemStore()
 		c := newChain(t, decisions, 0)
-		say(events, c, 1, "submit j")
+		publish(events, c, 1, "submit j")
 		var retries []time.Duration
 		recovered := 0
 		times, start := 12, time.Now()
@@ -142,7 +142,7 @@ func TestAllEventsGone(t *testing.T) {
 	t.Parallel()
 	events, decisions, store := newTopic(1), newTopic(1), newMemStore()
 	c := newChain(t, decisions, 0)
-	say(events, c, 1, "submit j")
+	publish(events, c, 1, "submit j")
 	reopen := func() *sink.Writer {
 		w, err := sink.New(sink.Config{Events: events, Decisions: decisions, DB: store})
 		if err != nil {
@@ -172,8 +172,8 @@ func TestMissing(t *testing.T) {
 	t.Parallel()
 	events, decisions, store := newTopic(1), newTopic(1), newMemStore()
 	c := newChain(t, decisions, 0)
-	say(events, c, 1, "submit j")
-	say(events, c, 2, "leased j r")
+	publish(events, c, 1, "submit j")
+	publish(events, c, 2, "leased j r")
 	open := func(events, decisions *memTopic) *sink.Writer {
 		w, err := sink.New(sink.Config{Events: events, Decisions: decisions, DB: store})
 		if err != nil {

@@ -132,11 +132,11 @@ func (m *Message) causes(r chain.Record) bool {
 		}
 		return (r.Event == 0) == (m.Events == nil) && bytes.Contains(m.Log.Payload, r.Raw)
 	case *chain.Decision:
-		return m.tells(r.JobID, r.RunID, true)
+		return m.reports(r.JobID, r.RunID, true)
 	case *chain.NotDecided:
-		return m.tells(r.JobID, r.RunID, true)
+		return m.reports(r.JobID, r.RunID, true)
 	case *chain.RetryReady:
-		return m.tells(r.JobID, r.RunID, false)
+		return m.reports(r.JobID, r.RunID, false)
 	case *chain.GroupBound:
 		return m.submits(r.JobID)
 	case *chain.GroupFinding:
@@ -164,15 +164,15 @@ func (m *Message) isOf(queue, set string) bool {
 	return m.Events != nil && m.Events.Queue == queue && m.Events.JobSet == set
 }
 
-// tells reports whether the message names a run, with a failure if requested.
-func (m *Message) tells(job, run string, failure bool) bool {
+// reports reports whether the message names a run, with a failure if requested.
+func (m *Message) reports(job, run string, failure bool) bool {
 	if m.Events == nil {
 		return false
 	}
 	all := m.Events.Events
 	if len(all) <= fewEvents {
 		return slices.ContainsFunc(all, func(ev events.Event) bool {
-			return ev.Kind.NamesRun() && ev.JobID == job && ev.RunID == run && (!failure || tellsFailure(&ev))
+			return ev.Kind.NamesRun() && ev.JobID == job && ev.RunID == run && (!failure || reportsFailure(&ev))
 		})
 	}
 	if m.failed == nil {
@@ -180,7 +180,7 @@ func (m *Message) tells(job, run string, failure bool) bool {
 		for i := range all {
 			if ev := &all[i]; ev.Kind.NamesRun() {
 				key := jobdb.RunKey{JobID: ev.JobID, RunID: ev.RunID}
-				m.failed[key] = m.failed[key] || tellsFailure(ev)
+				m.failed[key] = m.failed[key] || reportsFailure(ev)
 			}
 		}
 	}
@@ -188,8 +188,8 @@ func (m *Message) tells(job, run string, failure bool) bool {
 	return named && (failed || !failure)
 }
 
-// tellsFailure reports whether an event reports the failure of the run that it names.
-func tellsFailure(ev *events.Event) bool {
+// reportsFailure reports whether an event reports the failure of the run that it names.
+func reportsFailure(ev *events.Event) bool {
 	return ev.Kind == events.RunPreempted || ev.Kind == events.RunErrors && ev.Error != nil
 }
 

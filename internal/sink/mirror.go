@@ -15,9 +15,9 @@ type Mirror interface {
 	// Reset discards everything in memory: the transaction was rolled back, or another
 	// writer wrote.
 	Reset()
-	// Take processes a message that was applied to the rows. Jobs returns a job's
-	// current row, or nil; it is valid until Take returns.
-	Take(m *Message, jobs func(id string) *jobdb.Job)
+	// Collect processes a message that was applied to the rows. Jobs returns a job's
+	// current row, or nil; it is valid until Collect returns.
+	Collect(m *Message, jobs func(id string) *jobdb.Job)
 	// Write writes the result of what was taken, and what is due. It is the last step
 	// of a transaction.
 	Write(ctx context.Context, tx jobdb.Tx, when Moment) error
@@ -59,7 +59,7 @@ func (p *part) mirrored(m *Message) {
 	if p.mirror == nil || m.Superseded || m.Events == nil || IsCopy(&m.Log) {
 		return
 	}
-	p.mirror.Take(m, func(id string) *jobdb.Job {
+	p.mirror.Collect(m, func(id string) *jobdb.Job {
 		if j := p.rows.find(id); j != nil {
 			return &j.Job
 		}

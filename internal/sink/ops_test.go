@@ -31,9 +31,9 @@ func TestOps(t *testing.T) {
 				// them). Prints each row that it changed.
 				return s.apply(d)
 			case "unanswered":
-				// unanswered [queue=Q] [set=S] [t=SECONDS] [garbage]: likewise, but no envelope
+				// unanswered [queue=Q] [set=S] [t=SECONDS] [garbage]: a message as of apply, but no envelope
 				// answers it yet.
-				s.tell(d)
+				s.publish(d)
 				return s.step()
 			case "release":
 				// release [t=SECONDS]: time passes until what was published up to then (default:
@@ -96,7 +96,7 @@ func (s *scenario) writer(i int) *sink.Writer {
 }
 
 func (s *scenario) apply(d *datadriven.TestData) string {
-	s.tell(d)
+	s.publish(d)
 	return s.answer(d)
 }
 
@@ -119,8 +119,8 @@ func (s *scenario) release(d *datadriven.TestData) string {
 	return s.step()
 }
 
-// tell appends a message to events.
-func (s *scenario) tell(d *datadriven.TestData) {
+// publish appends a message to events.
+func (s *scenario) publish(d *datadriven.TestData) {
 	queue, set, t := "q", "s", s.now/second+1
 	d.MaybeScanArgs(s.t, "queue", &queue)
 	d.MaybeScanArgs(s.t, "set", &set)

@@ -18,7 +18,7 @@ import (
 type still struct{ jobs map[string]bool }
 
 func (s *still) Reset()                                             {}
-func (s *still) Take(*sink.Message, func(string) *jobdb.Job)        {}
+func (s *still) Collect(*sink.Message, func(string) *jobdb.Job)     {}
 func (s *still) Write(context.Context, jobdb.Tx, sink.Moment) error { return nil }
 func (s *still) Due() time.Time                                     { return time.Time{} }
 func (s *still) Keeps(context.Context, jobdb.Tx, []string) (map[string]bool, error) {
@@ -31,14 +31,14 @@ func TestPruneFollowsArmada(t *testing.T) {
 	t.Parallel()
 	events, decisions := newTopic(1), newTopic(1)
 	c := newChain(t, decisions, 0)
-	say := func(i int, at int64, lines ...string) {
+	publish := func(i int, at int64, lines ...string) {
 		m, _ := build("q", "s", lines, steadyAt(i), at*second)
 		events.append(0, m)
 	}
-	say(0, 100, "submit a", "succeeded a", "submit b", "succeeded b")
-	say(1, 101, "submit c", "submit open")
-	say(2, 110, "succeeded c")
-	say(3, 111, "submit d", "succeeded d")
+	publish(0, 100, "submit a", "succeeded a", "submit b", "succeeded b")
+	publish(1, 101, "submit c", "submit open")
+	publish(2, 110, "succeeded c")
+	publish(3, 111, "submit d", "succeeded d")
 	c.answer(steadyAt(3), 4, inForce) // the horizon is 3 s
 	armada, store, clock := &still{map[string]bool{"b": true}}, newMemStore(), int64(1000)
 	w, err := sink.New(sink.Config{

@@ -80,10 +80,10 @@ func (w *Writer) release(p *part) error {
 		return nil
 	}
 	now := w.cfg.Now()
-	if now.Before(p.look) {
+	if now.Before(p.releaseCheck) {
 		return nil
 	}
-	p.look = now.Add(limit / 8)
+	p.releaseCheck = now.Add(limit / 8)
 	if p.ahead == nil {
 		a, err := openAhead(w.cfg.Events, p.number, p.positions.Events, p.origin)
 		if err != nil {
@@ -106,12 +106,12 @@ func (w *Writer) release(p *part) error {
 		}
 		if due := time.Unix(0, m.Publish).Add(limit); due.After(now) {
 			if len(messages) == 0 {
-				p.look = earlier(due, now.Add(limit)) // a publisher's clock may be far ahead
+				p.releaseCheck = earlier(due, now.Add(limit)) // a publisher's clock may be far ahead
 			}
 			break
 		}
 		if weight >= w.cfg.MaxRows || bytes >= w.cfg.MaxBytes {
-			p.look = now
+			p.releaseCheck = now
 			break
 		}
 		messages = append(messages, p.ahead.take())

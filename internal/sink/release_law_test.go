@@ -104,7 +104,7 @@ func (x *world) open() *sink.Writer {
 		Events: x.events, Decisions: x.decisions, DB: x, Hit: x.hit,
 		MaxRows: x.n(1, 40, "rows"), KeepRows: rapid.SampledFrom([]int{1, 10, 1000}).Draw(x.r, "keep"),
 		ReleaseAfter: time.Duration(limit * second), Now: func() time.Time { return time.Unix(x.clock, 0) },
-		Hooks: sink.Hooks{Released: x.told, Pruned: x.prune}, Retain: x.retain,
+		Hooks: sink.Hooks{Released: x.checkReleased, Pruned: x.prune}, Retain: x.retain,
 	})
 	if err != nil {
 		x.r.Fatal(err)
@@ -138,9 +138,9 @@ func (x *world) plan() string {
 	return rapid.SampledFrom([]string{"", "", "", "", "lost", "unknown"}).Draw(x.r, "commit")
 }
 
-// told checks a release when it was made: all of the chain that is durable was
+// checkReleased checks a release when it was made: all of the chain that is durable was
 // taken in, and no message in it is too young.
-func (x *world) told(r jobdb.Release) {
+func (x *world) checkReleased(r jobdb.Release) {
 	x.released = append(x.released, r)
 	if want := x.seqs[x.decisions.durable]; r.Seq != want {
 		x.r.Errorf("released after envelope %d, the chain has %d", r.Seq, want)

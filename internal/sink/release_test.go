@@ -291,7 +291,7 @@ func TestRunReleases(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		var records []chain.Record
-		say := func(n int, lines ...string) {
+		publish := func(n int, lines ...string) {
 			m, rs := build("q", "s", lines, position(n), time.Now().UnixNano())
 			events.append(0, m)
 			records = append(records, rs...)
@@ -304,9 +304,9 @@ func TestRunReleases(t *testing.T) {
 			return slices.Clone(released)
 		}
 		wait(time.Hour)
-		say(1, "submit j", "leased j r")
+		publish(1, "submit j", "leased j r")
 		wait(30 * time.Second)
-		say(2, "run-errors j r pod", "> requeue j r after=1")
+		publish(2, "run-errors j r pod", "> requeue j r after=1")
 		at := wait(45 * time.Second)
 		if len(at) != 1 || at[0] < time.Hour+time.Minute || at[0] > time.Hour+time.Minute*9/8 {
 			t.Fatalf("released at %v, want once, a minute and at most an eighth after the hour", at)
@@ -317,7 +317,7 @@ func TestRunReleases(t *testing.T) {
 		}
 		c.answer(position(2), 2, records...)
 		synctest.Wait()
-		say(3, "leased j r2")
+		publish(3, "leased j r2")
 		c.answer(position(3), 1)
 		at = wait(time.Hour)
 		if len(at) != 2 {

@@ -28,7 +28,7 @@ type Rows struct {
 	changedRuns   []*runRow
 	fresh         jobdb.Changes // records; jobs and runs are in the lists above
 
-	past *past  // of rows that are being derived again; nil: none
+	past *past  // of rows that are being derived again; nil: nothing is
 	only string // the only job that a fold keeps; empty: all
 	// until ends a fold before the first message for which it is not true; nil: it ends with its envelopes.
 	until func(*eventlog.Message) bool

@@ -90,16 +90,16 @@ type Writer struct {
 
 // part is one partition. With a nil follower, its position must be read first.
 type part struct {
-	number    int
-	follower  *follow.Follower
-	positions jobdb.Positions   // committed, as far as we know
-	origin    eventlog.Position // up to here another ingester took in the events
-	rows      *Rows             // as committed at positions
-	batch     batch             // taken from the logs and not committed
-	ahead     *ahead            // what may be released next; nil: not open
-	look      time.Time         // when a release may be due
-	prune     pruning
-	mirror    Mirror // nil: none
+	number       int
+	follower     *follow.Follower
+	positions    jobdb.Positions   // committed, as far as we know
+	origin       eventlog.Position // up to here another ingester took in the events
+	rows         *Rows             // as committed at positions
+	batch        batch             // taken from the logs and not committed
+	ahead        *ahead            // what may be released next; nil: not open
+	releaseCheck time.Time         // when a release may be due
+	prune        pruning
+	mirror       Mirror // nil: Armada's tables are not written
 }
 
 // batch is a number of whole envelopes, or one release.
@@ -204,7 +204,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.tell(p, rows, start)
+	w.notify(p, rows, start)
 	p.positions, p.batch = p.batch.positions, batch{}
 	p.rows.Forget(w.cfg.KeepRows)
 	if err := p.closeAhead(); err != nil {
@@ -224,7 +224,7 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	if err := errors.Join(err, tx.Rollback()); err != nil {
 		return fmt.Errorf("read the positions: %w", err)
 	}
-	if err := w.mustHold(p); err != nil {
+	if err := w.mustReach(p); err != nil {
 		return err
 	}
 	f, err := follow.Open(w.cfg.Events, w.cfg.Decisions, p.number, follow.Positions{Chain: p.positions.Chain, Decisions: p.positions.Decisions})
@@ -242,9 +242,9 @@ func (w *Writer) begin(ctx context.Context, p *part) error {
 	return nil
 }
 
-// mustHold returns an error if a log does not reach the position of the rows: they follow
+// mustReach returns an error if a log does not reach the position of the rows: they follow
 // from durable messages, so the log has lost its end, or is a different one.
-func (w *Writer) mustHold(p *part) error {
+func (w *Writer) mustReach(p *part) error {
 	for _, l := range []struct {
 		name  string
 		topic eventlog.Topic
@@ -270,7 +270,7 @@ func (w *Writer) mustHold(p *part) error {
 // reset discards everything that is not committed.
 func (p *part) reset() error {
 	f, a := p.follower, p.ahead
-	p.follower, p.rows, p.batch, p.ahead, p.look, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
+	p.follower, p.rows, p.batch, p.ahead, p.releaseCheck, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
 	var errs []error
 	if f != nil {
 		errs = append(errs, f.Close())
@@ -390,7 +390,7 @@ func (w *Writer) now() time.Time {
 	return w.cfg.Hooks.Now()
 }
 
-func (w *Writer) tell(p *part, rows int, start time.Time) {
+func (w *Writer) notify(p *part, rows int, start time.Time) {
 	if w.cfg.Hooks.Committed != nil {
 		w.cfg.Hooks.Committed(Batch{
 			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: rows,

@@ -135,8 +135,8 @@ func stepOf(story *query.Story, i int) step {
 		s.Wait = "next run after " + s.StoryOfRun.Wait.Round(time.Millisecond).String() + s.NotFollowed()
 	}
 	if s.Rules != nil {
-		for _, rung := range s.Rules.Ladder {
-			if rung.Tried {
+		for _, trace := range s.Rules.Ladder {
+			if trace.Tried {
 				s.Tried++
 			} else {
 				s.Skipped++

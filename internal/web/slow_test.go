@@ -32,7 +32,7 @@ func TestSlowClient(t *testing.T) {
 	const slow = 8 // as many as one address may have
 	sent, done := make(chan int, slow), make(chan time.Time, slow)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(&telling{w, sent}, r)
+		h.ServeHTTP(&statusWriter{w, sent}, r)
 		done <- time.Now()
 	}))
 	defer server.Close()
@@ -90,20 +90,20 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// telling tells the status of an answer when it begins.
-type telling struct {
+// statusWriter tells the status of an answer when it begins.
+type statusWriter struct {
 	http.ResponseWriter
 	sent chan<- int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *telling) WriteHeader(code int) {
+func (w *statusWriter) WriteHeader(code int) {
 	w.sent <- code
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Unwrap is for http.ResponseController.
-func (w *telling) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // jobsWith is a job database with the jobs of one page, in a queue of this name.
 func jobsWith(t *testing.T, queue string) *sqlite.Reader {

@@ -31,7 +31,7 @@ type counts struct {
 	made    time.Time
 	age     time.Duration // that they may have
 	err     error         // of the last time
-	running chan struct{} // closed when the count that runs has ended; nil: none runs
+	running chan struct{} // closed when the count that runs has ended; nil: no count runs
 	stop    func()        // ends it
 }
 

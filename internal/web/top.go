@@ -177,7 +177,7 @@ type queuePage struct {
 	Windows  []choice
 	Figures  []figure
 	Tallies  []table
-	Fates    []table
+	Outcomes []table
 	Newest   table
 	Override string
 }
@@ -219,9 +219,9 @@ func (s *Site) queue(p *page) error {
 		}
 		shown.Tallies = append(shown.Tallies, one)
 	}
-	shown.Fates = []table{
-		fatesTable("Failed for good", "Ended", &story.Failed, failed),
-		fatesTable("Pending retries", "Retry after", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
+	shown.Outcomes = []table{
+		outcomesTable("Failed for good", "Ended", &story.Failed, failed),
+		outcomesTable("Pending retries", "Retry after", &story.Pending, link("/jobs", "queue", name, "set", set, "waiting", "yes")),
 	}
 	shown.Newest = table{Caption: "Newest decisions", Columns: decisionColumns(), Empty: "Nothing was decided yet."}
 	if _, err = s.Query.ListDecisions(p.ctx, &query.List{Criteria: jobdb.Criteria{Queue: name, JobSet: set, Since: since}, Sort: "-time", Limit: queueJobs}, func(d *audit.Decision) error {
@@ -240,8 +240,8 @@ func (s *Site) queue(p *page) error {
 	return p.show("queue", heading, "/top", shown)
 }
 
-// fatesTable lists the newest jobs with one fate; all is the address of the whole list.
-func fatesTable(what, when string, f *query.Fates, all string) table {
+// outcomesTable lists the newest jobs with one outcome; all is the address of the whole list.
+func outcomesTable(what, when string, f *query.Outcomes, all string) table {
 	t := table{Caption: what + ": " + plural.Of(f.Count, "job"), Columns: columns("Job", "Runs>", when, "Code", "Rule", "Why"), Empty: "None."}
 	for i := range f.Jobs {
 		j := &f.Jobs[i]

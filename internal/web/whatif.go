@@ -237,7 +237,7 @@ func shadowOf(q *shadow.Queue) shadowQueue {
 		v.Runs.Rows = append(v.Runs.Rows, []cell{
 			{Text: r.Decision.JobID, Link: jobLink(r.Partition, r.Decision.JobID), Class: "mono id"},
 			{Text: strconv.FormatUint(uint64(r.Decision.RunIndex), 10), Class: "num", Link: link("/explain", "id", r.Decision.JobID, "partition", fmt.Sprint(r.Partition), "run", fmt.Sprint(r.Decision.RunIndex))},
-			would, text(r.Fate.String()),
+			would, text(r.Outcome.String()),
 			{Text: audit.Reason(r.Decision), Class: "why"},
 		})
 	}

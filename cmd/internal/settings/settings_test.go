@@ -125,7 +125,7 @@ func TestPrintedIsRead(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
-		says       []string
+		want       []string
 	}{
 		{"unknown key", "data: x\ndtaa: y\n", []string{`settings.yaml:2:1: unknown setting "dtaa"`}},
 		{"two mistakes", "dtaa: y\npartitions: many\n", []string{`settings.yaml:1:1: unknown setting "dtaa"`, `settings.yaml:2:1: partitions: `, `"many"`}},
@@ -143,7 +143,7 @@ func TestMistakes(t *testing.T) {
 			if err == nil {
 				t.Fatal("Load = nil")
 			}
-			for _, want := range c.says {
+			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("Load = %v, want %q in it", err, want)
 				}
@@ -245,14 +245,14 @@ func TestEmpty(t *testing.T) {
 		err := cmd.Execute()
 		return out.String(), err
 	}
-	for _, c := range []struct{ name, env, file, arg, says string }{
-		{name: "environment", env: "REFLOAT_JOB_DB=", says: "REFLOAT_JOB_DB is empty"},
-		{name: "environment over a file", env: "REFLOAT_JOB_DB=", file: "job-db: x\n", says: "REFLOAT_JOB_DB is empty"},
-		{name: "environment for a list", env: "REFLOAT_FEED=", says: "REFLOAT_FEED is empty"},
-		{name: "file", file: "# a comment\njob-db: ''\n", says: "settings.yaml:2:1: job-db is empty"},
-		{name: "file without a value", file: "job-db:\n", says: "settings.yaml:1:1: job-db is empty"},
-		{name: "list in a file", file: "feed: []\n", says: "settings.yaml:1:1: feed is empty"},
-		{name: "in a list in a file", file: "feed: [a, '']\n", says: "settings.yaml:1:1: feed is empty"},
+	for _, c := range []struct{ name, env, file, arg, want string }{
+		{name: "environment", env: "REFLOAT_JOB_DB=", want: "REFLOAT_JOB_DB is empty"},
+		{name: "environment over a file", env: "REFLOAT_JOB_DB=", file: "job-db: x\n", want: "REFLOAT_JOB_DB is empty"},
+		{name: "environment for a list", env: "REFLOAT_FEED=", want: "REFLOAT_FEED is empty"},
+		{name: "file", file: "# a comment\njob-db: ''\n", want: "settings.yaml:2:1: job-db is empty"},
+		{name: "file without a value", file: "job-db:\n", want: "settings.yaml:1:1: job-db is empty"},
+		{name: "list in a file", file: "feed: []\n", want: "settings.yaml:1:1: feed is empty"},
+		{name: "in a list in a file", file: "feed: [a, '']\n", want: "settings.yaml:1:1: feed is empty"},
 		{name: "the command line wins", env: "REFLOAT_JOB_DB=", file: "job-db: ''\n", arg: "--job-db=x"},
 		{name: "may be empty in the environment", env: "REFLOAT_LISTEN="},
 		{name: "may be empty in a file", file: "listen: ''\n"},
@@ -263,8 +263,8 @@ func TestEmpty(t *testing.T) {
 				args = append(args, c.arg)
 			}
 			_, err := run(t, c.env, c.file, args...)
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("Load = %v, want %q", err, c.says)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("Load = %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -117,15 +117,15 @@ type Progress struct {
 // NewProgress returns one on stderr.
 func NewProgress() *Progress { return &Progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
 
-// SayShared is Say for several goroutines.
-func (p *Progress) SayShared(format string, args ...any) {
+// UpdateShared is Say for several goroutines.
+func (p *Progress) UpdateShared(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Say(format, args...)
+	p.Update(format, args...)
 }
 
-// Say shows a line, at most ten times a second.
-func (p *Progress) Say(format string, args ...any) {
+// Update shows a line, at most ten times a second.
+func (p *Progress) Update(format string, args ...any) {
 	if !p.on || time.Since(p.last) < 100*time.Millisecond {
 		return
 	}

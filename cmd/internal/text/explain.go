@@ -129,13 +129,13 @@ func Failure(w io.Writer, e *query.Explanation) {
 }
 
 // Ladder prints the rules that were tried.
-func Ladder(w io.Writer, rungs []query.Rung) {
-	if len(rungs) == 0 {
+func Ladder(w io.Writer, traces []query.RuleTrace) {
+	if len(traces) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\n%s\n", show.Bold(w, "Rules, in order"))
 	t := show.NewTable(w, "  ", "POLICY", "RULE", "WHY")
-	for _, r := range rungs {
+	for _, r := range traces {
 		mark, why := "  ✗", r.Why
 		switch {
 		case r.Matched:

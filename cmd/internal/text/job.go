@@ -294,12 +294,12 @@ func Queue(w io.Writer, s *query.QueueStory) error {
 	}
 	for _, l := range []struct {
 		what string
-		*query.Fates
-		time func(*query.Fate) string
+		*query.Outcomes
+		time func(*query.LastOutcome) string
 		head string
 	}{
-		{"Failed for good", &s.Failed, func(f *query.Fate) string { return show.Millis(f.Ended) }, "ENDED"},
-		{"Pending retries", &s.Pending, func(f *query.Fate) string { return show.Millis(f.RetryAfter) }, "RETRY AFTER"},
+		{"Failed for good", &s.Failed, func(f *query.LastOutcome) string { return show.Millis(f.Ended) }, "ENDED"},
+		{"Pending retries", &s.Pending, func(f *query.LastOutcome) string { return show.Millis(f.RetryAfter) }, "RETRY AFTER"},
 	} {
 		fmt.Fprintf(w, "\n%s: %s\n", show.Bold(w, l.what), plural.Of(l.Count, "job"))
 		if l.Count == 0 {

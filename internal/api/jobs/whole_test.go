@@ -87,7 +87,7 @@ func TestWhatIfHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for says, r := range map[string]*pb.WhatIfRequest{
+	for want, r := range map[string]*pb.WhatIfRequest{
 		"17 candidates":            {Candidates: make([]*pb.Policies, 17)},
 		"101 fields to set":        {Set: make([]string, 101)},
 		"what is to be different":  {},
@@ -98,8 +98,8 @@ func TestWhatIfHostile(t *testing.T) {
 		"candidates: RetryPolicy ": {Candidates: []*pb.Policies{{Documents: []*structpb.Struct{bad}}}},
 		"set: \"nonsense":          {Candidates: candidate(t), Set: []string{"nonsense\x1b[2J"}},
 	} {
-		if _, err := s.WhatIf(t.Context(), r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\x1b") {
-			t.Errorf("%q: %v", says, err)
+		if _, err := s.WhatIf(t.Context(), r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("%q: %v", want, err)
 		}
 	}
 	h, err := api.Handler(&api.Service{Now: time.Now}, s.Questions(), s.Log)

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: internal/api/pb/policies.proto
 
-// The policies, queue bindings and settings of a deployment, and the brakes on them.
+// The policies, queue bindings and settings of a deployment, and the overrides on them.
 
 package pb
 

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: internal/api/pb/policies.proto
 
-// The policies, queue bindings and settings of a deployment, and the brakes on them.
+// The policies, queue bindings and settings of a deployment, and the overrides on them.
 
 package pb
 
@@ -62,9 +62,9 @@ type PoliciesClient interface {
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
 	// RollBack makes a resource, or all of them, what a generation held.
 	RollBack(ctx context.Context, in *RollBackRequest, opts ...grpc.CallOption) (*Change, error)
-	// Brake kills or pauses the retries of a queue, or of all.
+	// Brake sets an override: it kills or pauses the retries of a queue, or of all.
 	Brake(ctx context.Context, in *BrakeRequest, opts ...grpc.CallOption) (*Change, error)
-	// Release takes the brakes off a queue, or those that are on all.
+	// Release removes the overrides of a queue, or those of all.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*Change, error)
 	// Status says what is in force, where and since when.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -216,9 +216,9 @@ type PoliciesServer interface {
 	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
 	// RollBack makes a resource, or all of them, what a generation held.
 	RollBack(context.Context, *RollBackRequest) (*Change, error)
-	// Brake kills or pauses the retries of a queue, or of all.
+	// Brake sets an override: it kills or pauses the retries of a queue, or of all.
 	Brake(context.Context, *BrakeRequest) (*Change, error)
-	// Release takes the brakes off a queue, or those that are on all.
+	// Release removes the overrides of a queue, or those of all.
 	Release(context.Context, *ReleaseRequest) (*Change, error)
 	// Status says what is in force, where and since when.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)

@@ -182,12 +182,12 @@ func (w *world) count(query string) (n int) {
 	return n
 }
 
-func (w *world) allDone(what, says string) {
+func (w *world) allDone(what, want string) {
 	w.Helper()
 	report, err := w.Back(w.Context(), false)
 	w.must(err)
 	for i, s := range report.Steps {
-		if !s.Done || i > 0 && i < len(report.Steps)-1 && !strings.Contains(s.What, says) {
+		if !s.Done || i > 0 && i < len(report.Steps)-1 && !strings.Contains(s.What, want) {
 			w.Errorf("%s: %+v", what, s)
 		}
 	}
@@ -270,18 +270,18 @@ func TestRefused(t *testing.T) {
 	for i := range entries {
 		entries[i].Partition = 0
 	}
-	start := func(says ...string) {
+	start := func(want ...string) {
 		t.Helper()
 		r, err := w.Start(t.Context(), false)
-		refused(t, r, err, says...)
+		refused(t, r, err, want...)
 		if r.Database.Ours {
 			t.Error("there are tables of ours")
 		}
 	}
-	back := func(says ...string) {
+	back := func(want ...string) {
 		t.Helper()
 		r, err := w.Back(t.Context(), false)
-		refused(t, r, err, says...)
+		refused(t, r, err, want...)
 	}
 	w.publish(entries[:40], 4)
 	start("there is no subscription scheduler-ingester")

@@ -40,8 +40,8 @@ func (d *database) close() error {
 	return d.conn.Close(ctx)
 }
 
-// look reads Armada's tables and ours in one snapshot.
-func (d *database) look(ctx context.Context, state *State) error {
+// inspect reads Armada's tables and ours in one snapshot.
+func (d *database) inspect(ctx context.Context, state *State) error {
 	err := pgx.BeginTxFunc(ctx, d.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		state.Database = Database{Problem: pgstore.Check(ctx, tx)}
 		if errors.Is(state.Database.Problem, pgstore.ErrUnavailable) {

@@ -44,7 +44,7 @@ func (s *Site) Inspect(ctx context.Context) (_ *State, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = db.look(ctx, state)
+	err = db.inspect(ctx, state)
 	if err = errors.Join(err, db.close()); err != nil {
 		return nil, err
 	}

@@ -165,17 +165,17 @@ func TestUndecided(t *testing.T) {
 	topic, err := o.cluster.Open(other)
 	o.must(err)
 	defer topic.Close()
-	say := func() {
+	publish := func() {
 		out := topic.Appender()
 		defer out.Close()
 		o.must(out.AppendSync(t.Context(), 1, []eventlog.Message{{Payload: []byte("an envelope")}}))
 	}
-	say()
+	publish()
 	o.must(pulsartest.Shared(t).Unload(other)) // which gives it a new ledger
 	name, err := utils.GetTopicName(topic.PartitionName(1))
 	o.must(err)
 	o.admin(http.MethodDelete, name.GetRestPath()+"/truncate", "")
-	say()
+	publish()
 	o.Decisions = other
 	r, err := o.Start(t.Context(), true)
 	refused(t, r, err, "partition 1: our ingester cannot follow the decisions")

@@ -59,9 +59,9 @@ func TestRepublished(t *testing.T) {
 	if found := fmt.Sprint(report.Findings); !strings.Contains(found, "1 of them cannot be republished") || !strings.Contains(found, other) {
 		t.Errorf("findings %s, want the job without metadata", found)
 	}
-	told := w.told()
-	if len(told) != live-1 || slices.Contains(told, other) {
-		t.Errorf("%d jobs were told of, want %d", len(told), live-1)
+	republished := w.republished()
+	if len(republished) != live-1 || slices.Contains(republished, other) {
+		t.Errorf("%d jobs were told of, want %d", len(republished), live-1)
 	}
 
 	r := w.refloat(writer.HoldBack)
@@ -71,9 +71,9 @@ func TestRepublished(t *testing.T) {
 		t.Errorf("%d jobs are known, want %d", n, live-1)
 	}
 
-	w.say(queue, set, runErrors(job, "before", &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}))
-	w.say(queue, otherSet, runErrors(other, "any", &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}))
-	w.say(queue, set, runErrors(job, run, &pb.Error{Terminal: true, Reason: &pb.Error_MaxRunsExceeded{MaxRunsExceeded: &pb.MaxRunsExceeded{}}}))
+	w.send(queue, set, runErrors(job, "before", &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}))
+	w.send(queue, otherSet, runErrors(other, "any", &pb.Error{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}))
+	w.send(queue, set, runErrors(job, run, &pb.Error{Terminal: true, Reason: &pb.Error_MaxRunsExceeded{MaxRunsExceeded: &pb.MaxRunsExceeded{}}}))
 	r.ingestTo(w.ends())
 	decided := func(id string) (found []string) {
 		all, err := conn.Query(t.Context(), "SELECT run_id || ' ' || requeue || ' ' || acted FROM refloat_decisions WHERE job_id = $1 ORDER BY number", id)
@@ -104,7 +104,7 @@ func runErrors(job, run string, err *pb.Error) *pb.Event {
 	return &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{err}}}}
 }
 
-func (w *world) say(queue, set string, ev *pb.Event) {
+func (w *world) send(queue, set string, ev *pb.Event) {
 	w.Helper()
 	payload, err := proto.Marshal(&pb.EventSequence{Queue: queue, JobSetName: set, Events: []*pb.Event{ev}})
 	w.must(err)
@@ -157,8 +157,8 @@ func (w *world) held() (payloads [][]byte) {
 	return payloads
 }
 
-// told returns the jobs that were republished.
-func (w *world) told() (jobs []string) {
+// republished returns the jobs that were republished.
+func (w *world) republished() (jobs []string) {
 	w.Helper()
 	for _, payload := range w.held() {
 		seq, err := events.Read(payload)

@@ -46,7 +46,7 @@ func TestStages(t *testing.T) {
 		('failed', 'j', 's', 'e', 'n', now(), true, true, true, 1)`)
 
 	live, ended := map[string]uint32{}, map[string]uint32{}
-	told := republisher{now: time.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
+	republish := republisher{now: time.Now(), message: &pb.EventSequence{}, append: func(m eventlog.Message) error {
 		var seq pb.EventSequence
 		if err := proto.Unmarshal(m.Payload, &seq); err != nil {
 			return err
@@ -65,10 +65,10 @@ func TestStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := told.all(t.Context(), tx, &State{Partitions: make([]Partition, 1)}); err != nil {
+	if err := republish.all(t.Context(), tx, &State{Partitions: make([]Partition, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := told.unread(); err != nil {
+	if err := republish.unread(); err != nil {
 		t.Fatal(err)
 	}
 	if want := map[string]uint32{"running": 2, "unannounced": 2, "pending": 1, "leased": 0}; !maps.Equal(live, want) {

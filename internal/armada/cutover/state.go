@@ -54,7 +54,7 @@ type Partition struct {
 	// Older is the number of unfinished jobs that were submitted before the first
 	// message, or at about that time. Start republishes them.
 	Older int64
-	// Positions are those of our rows; nil: none yet. EventsAt is Positions.Events in a form
+	// Positions are those of our rows; nil: no rows were written yet. EventsAt is Positions.Events in a form
 	// comparable with Applied.
 	Positions *jobdb.Positions
 	EventsAt  Position
@@ -91,7 +91,7 @@ type Cursor struct {
 
 // Database is what Inspect found in the job database.
 type Database struct {
-	Problem        error // with Armada's tables; nil: none
+	Problem        error // with Armada's tables; nil: they are as expected
 	Ours           bool  // our tables exist
 	Live           int64 // unfinished jobs
 	PendingRetries int64 // jobs with a pending retry in Armada's tables

@@ -433,7 +433,7 @@ func equalRows(t *testing.T, want, got map[string]string) {
 }
 
 // refused checks that nothing was done, for these reasons, each in its own finding.
-func refused(t *testing.T, r *cutover.Report, err error, says ...string) {
+func refused(t *testing.T, r *cutover.Report, err error, want ...string) {
 	t.Helper()
 	if !errors.Is(err, cutover.ErrRefused) {
 		t.Fatalf("error %v, want a refusal; findings %+v", err, r)
@@ -444,10 +444,10 @@ func refused(t *testing.T, r *cutover.Report, err error, says ...string) {
 			found = append(found, f.About+": "+f.What+" | "+f.Fix)
 		}
 	}
-	if len(found) != len(says) {
-		t.Fatalf("refused by %q, want %q", found, says)
+	if len(found) != len(want) {
+		t.Fatalf("refused by %q, want %q", found, want)
 	}
-	for i, text := range says {
+	for i, text := range want {
 		if !strings.Contains(found[i], text) {
 			t.Errorf("refused by %q, want %q", found[i], text)
 		}

@@ -27,7 +27,7 @@ import (
 type Config struct {
 	Address string        // HOST:PORT of the server's gRPC API
 	Every   time.Duration // polling interval; default Every
-	TLS     *tls.Config   // nil: none
+	TLS     *tls.Config   // nil: plain text
 	// Authorization returns the header of that name; called before every poll; nil: no
 	// header.
 	Authorization func() (string, error)

@@ -222,14 +222,14 @@ func TestOutage(t *testing.T) {
 	w := newWorld(t)
 	w.armada.Set("infra", policysynctest.Policy("infra", 3, "node"))
 	w.armada.Bind("ml", []string{"infra"})
-	var told []*pb.Source
-	f := w.follower(func(c *policysync.Config) { c.Polled = func(s *pb.Source) { told = append(told, s) } })
+	var notified []*pb.Source
+	f := w.follower(func(c *policysync.Config) { c.Polled = func(s *pb.Source) { notified = append(notified, s) } })
 	w.poll(f)
 	good := w.now
 	const all = "RetryPolicy infra:3 Queue ml{retryPolicies:[infra]}"
 	for i, outage := range []struct {
 		begin, end func()
-		says       string
+		want       string
 	}{
 		{func() { w.armada.Fail(status.Error(codes.Unavailable, "database")) }, func() { w.armada.Fail(nil) }, "read queues: Unavailable: database"},
 		{func() { w.armada.Cut(true) }, func() { w.armada.Cut(false) }, "closed the list of queues before its end marker"},
@@ -248,13 +248,13 @@ func TestOutage(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		began := w.now
 		for range 3 {
-			if err := f.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), outage.says) {
-				t.Errorf("%d: %v, want %s", i, err, outage.says)
+			if err := f.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), outage.want) {
+				t.Errorf("%d: %v, want %s", i, err, outage.want)
 			}
 			w.now = w.now.Add(time.Second)
 		}
 		s := f.Source()
-		if !s.LastGood.AsTime().Equal(good) || !s.FailingSince.AsTime().Equal(began) || !strings.Contains(s.Error, outage.says) {
+		if !s.LastGood.AsTime().Equal(good) || !s.FailingSince.AsTime().Equal(began) || !strings.Contains(s.Error, outage.want) {
 			t.Errorf("%d: source %v, want good at %v, failing since %v", i, s, good, began)
 		}
 		w.holds(1, all)
@@ -269,8 +269,8 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d: logged %d and %d times", i, cannot, again)
 		}
 	}
-	if len(told) < 17 || told[0].Error != "" || told[1].Error == "" {
-		t.Errorf("told %v", told)
+	if len(notified) < 17 || notified[0].Error != "" || notified[1].Error == "" {
+		t.Errorf("told %v", notified)
 	}
 }
 

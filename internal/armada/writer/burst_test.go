@@ -51,7 +51,7 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(fmt.Sprintf("failures=%d", failures), func(b *testing.B) {
 			m, jobs := burst(b, failures)
 			for b.Loop() {
-				writer.New(writer.Config{Mode: writer.HoldBack}).Take(m, jobs)
+				writer.New(writer.Config{Mode: writer.HoldBack}).Collect(m, jobs)
 			}
 			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*failures), "ns/failure")
 			b.ReportMetric(0, "ns/op")

@@ -21,8 +21,8 @@ import (
 type (
 	// hold keeps back the row of a member that may not start yet.
 	hold struct{ *schedulerdb.InsertJob }
-	// released lets a held member start.
-	released struct {
+	// unhold lets a held member start.
+	unhold struct {
 		jobID      string
 		retryAfter int64 // of the restart that it was held at
 	}
@@ -51,14 +51,14 @@ type (
 )
 
 func (a hold) job() string      { return a.JobID }
-func (a released) job() string  { return a.jobID }
+func (a unhold) job() string    { return a.jobID }
 func (a restarted) job() string { return a.JobID }
 func (a stopped) job() string   { return a.JobID }
 func (a lateLease) job() string { return a.jobID }
 func (voidHolds) job() string   { return "" }
 
 // member takes in a change of a member.
-func (t *taking) member(r *chain.MemberChange) {
+func (t *collector) member(r *chain.MemberChange) {
 	if !storable(r.RunID) {
 		return
 	}
@@ -67,7 +67,7 @@ func (t *taking) member(r *chain.MemberChange) {
 	case chain.MemberJoined:
 	case chain.MemberHeld: // its submission or its restart takes that into account
 	case chain.MemberReleased:
-		a := released{jobID: r.JobID}
+		a := unhold{jobID: r.JobID}
 		if j != nil {
 			a.retryAfter = j.Queueing.RetryAfter
 		}
@@ -100,7 +100,7 @@ func groupName(name string) string {
 }
 
 // isHeld reports whether the message has a MemberHeld of a job that is in effect.
-func (t *taking) isHeld(job string) bool {
+func (t *collector) isHeld(job string) bool {
 	if t.heldHere == nil {
 		t.heldHere = map[string]bool{}
 		for i, r := range t.msg.Records {
@@ -126,7 +126,7 @@ func groupOf(r *chain.MemberChange) group.Key {
 
 // graces returns the longest grace of pods that may be alive, of the members that the message
 // starts again together: those of a gang, and those of a group that records give one time.
-func (t *taking) graces() map[start]time.Duration {
+func (t *collector) graces() map[start]time.Duration {
 	if t.gracesHere == nil {
 		t.gracesHere = map[start]time.Duration{}
 		for i, r := range t.msg.Records {
@@ -154,7 +154,7 @@ func graceOf(j *jobdb.Job) time.Duration {
 }
 
 // ended returns the groups that end in the message, and a sentence on why.
-func (t *taking) ended() map[group.Key]string {
+func (t *collector) ended() map[group.Key]string {
 	if t.endedHere == nil {
 		t.endedHere = map[group.Key]string{}
 		for _, r := range t.msg.Records {
@@ -179,14 +179,14 @@ func sentence(g *chain.GroupEnded) string {
 	return text
 }
 
-// told reports whether a restart has told a run to stop, and no other run was leased since.
-func (t *taking) told(job, run string) bool {
+// stoppedByRestart reports whether a restart has told a run to stop, and no other run was leased since.
+func (t *collector) stoppedByRestart(job, run string) bool {
 	j := t.jobs(job)
 	return j != nil && j.Member.Restarting && j.Queueing.LatestRun == run
 }
 
-// told reports whether the run is one that a restart told to stop.
-func (a requeue) told() bool { return a.Code == policy.GroupRestart && a.Group == nil }
+// ofStoppedRun reports whether the run is one that a restart told to stop.
+func (a requeue) ofStoppedRun() bool { return a.Code == policy.GroupRestart && a.Group == nil }
 
 // waitFor makes a job that waits do so for longer.
 func (j *jobView) waitFor(w *pendingRetry, retryAfter int64) {
@@ -197,16 +197,16 @@ func (j *jobView) waitFor(w *pendingRetry, retryAfter int64) {
 	}
 }
 
-// untilReleased is the retryAfter of a member that a restart holds back.
-const untilReleased = afterAll
+// untilUnheld is the retryAfter of a member that a restart holds back.
+const untilUnheld = afterAll
 
-func (w *pendingRetry) isHeld() bool { return w.retryAfter == untilReleased }
+func (w *pendingRetry) isHeld() bool { return w.retryAfter == untilUnheld }
 
 // member does what a record of a group says.
 func (p *plan) member(a action) {
 	if _, ok := a.(voidHolds); ok {
 		for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
-			p.release(p.jobs[id], p.now)
+			p.unhold(p.jobs[id], p.now)
 		}
 		return
 	}
@@ -219,8 +219,8 @@ func (p *plan) member(a action) {
 		if !j.known && j.held == nil {
 			j.held, j.heldChanged = a.InsertJob, true
 		}
-	case released:
-		p.release(j, a.retryAfter)
+	case unhold:
+		p.unhold(j, a.retryAfter)
 	case restarted:
 		p.restart(j, a)
 	case stopped:
@@ -243,8 +243,8 @@ func (p *plan) submit(j *jobView) {
 	}
 }
 
-// release lets a held member start, at a time if a restart held it.
-func (p *plan) release(j *jobView, retryAfter int64) {
+// unhold lets a held member start, at a time if a restart held it.
+func (p *plan) unhold(j *jobView, retryAfter int64) {
 	p.submit(j)
 	if j.retry != nil && j.retry.isHeld() {
 		w := *j.retry
@@ -309,7 +309,7 @@ var (
 func (p *plan) restart(j *jobView, a restarted) {
 	after := a.RetryAfter
 	if a.held {
-		after = untilReleased
+		after = untilUnheld
 	}
 	w := &pendingRetry{
 		runID: a.RunID, policy: groupName(a.Member.Group), retryAfter: after, podUntil: p.podUntil(a.grace), avoid: a.avoid, copied: p.copied(a.at),

@@ -87,7 +87,7 @@ func TestPlanHeldAtRestart(t *testing.T) {
 	if len(p.ops) != 0 || !j.retry.isHeld() {
 		t.Fatalf("a member that is held starts: %s", p.did(t))
 	}
-	p.do(released{jobID: "j", retryAfter: 12 * second})
+	p.do(unhold{jobID: "j", retryAfter: 12 * second})
 	p.advance(j)
 	want(t, p, "info@2(2)")
 
@@ -99,16 +99,16 @@ func TestPlanHeldAtRestart(t *testing.T) {
 	want(t, p, "info@2(2)")
 }
 
-// TestPlanToldRun: the end of the run that a restart stopped. Its next lease, version 3,
+// TestPlanStoppedRun: the end of the run that a restart stopped. Its next lease, version 3,
 // may be on its way.
-func TestPlanToldRun(t *testing.T) {
+func TestPlanStoppedRun(t *testing.T) {
 	t.Parallel()
-	told := retry(30)
-	told.Code, told.Policy = policy.GroupRestart, "g"
+	byRestart := retry(30)
+	byRestart.Code, byRestart.Policy = policy.GroupRestart, "g"
 	p, _ := of(t, HoldBack, 11)
 	p.do(again(11))
 	p = p.next(12)
-	p.do(requeue{told, late, false, grace})
+	p.do(requeue{byRestart, late, false, grace})
 	want(t, p, "")
 	p.do(lease{&schedulerdb.SetQueued{JobID: "j", Version: 3}, "new"})
 	want(t, p, "queued=false@3")
@@ -116,13 +116,13 @@ func TestPlanToldRun(t *testing.T) {
 	p, _ = of(t, HoldBack, 11) // its pod needs more time
 	p.do(again(20))
 	p = p.next(12)
-	p.do(requeue{told, late, false, grace})
+	p.do(requeue{byRestart, late, false, grace})
 	want(t, p, "due 30")
 
 	p, _ = of(t, HoldBack, 11) // the scheduler has failed it meanwhile
 	p.do(again(20))
 	p = p.next(12)
-	p.do(requeue{told, late, true, grace})
+	p.do(requeue{byRestart, late, true, grace})
 	want(t, p, "EndPreemption due 15")
 }
 
@@ -240,7 +240,7 @@ func TestPlanHeld(t *testing.T) {
 		})
 	}
 	p, j := begin()
-	p.do(released{jobID: "j"})
+	p.do(unhold{jobID: "j"})
 	want(t, p, "InsertJob")
 	if !j.heldChanged || !j.queued || !j.known {
 		t.Errorf("after its release: %+v", j)
@@ -293,7 +293,7 @@ func TestTakeEnded(t *testing.T) {
 		}
 		msg.Acted = []bool{false, true}
 		m := New(Config{Mode: HoldBack})
-		m.Take(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j"} })
+		m.Collect(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j"} })
 		if a, ok := m.actions[len(m.actions)-1].(stopped); !ok || a.ended != tt.want {
 			t.Errorf("group g of %s/%s has ended: %+v, want the member of q/s ended: %v", tt.queue, tt.set, a, tt.want)
 		}

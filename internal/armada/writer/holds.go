@@ -16,7 +16,7 @@ import (
 // loadHolds loads the held members that actions name, by id, by job set or all of them. It
 // returns the ids with those that were added to jobs.
 func (w *writing) loadHolds(ctx context.Context, jobs map[string]*jobView, ids []string, actions []action) ([]string, error) {
-	if !w.holding && !w.voids(actions) {
+	if !w.hasHeld && !w.voids(actions) {
 		return ids, nil
 	}
 	all := false
@@ -49,7 +49,7 @@ func (w *writing) loadHolds(ctx context.Context, jobs map[string]*jobView, ids [
 	if !all {
 		return ids, nil
 	}
-	rows, err := w.conn.Query(ctx, "SELECT job_id FROM refloat_waits WHERE partition = $1 AND retry_after = $2", w.cfg.Partition, untilReleased)
+	rows, err := w.conn.Query(ctx, "SELECT job_id FROM refloat_waits WHERE partition = $1 AND retry_after = $2", w.cfg.Partition, untilUnheld)
 	if err != nil {
 		return nil, w.failed("find held members", err)
 	}
@@ -114,7 +114,7 @@ func (w *writing) writeHolds(ctx context.Context, jobs map[string]*jobView) erro
 			}
 			const upsert = `INSERT INTO refloat_held VALUES ($1, $2, $3, $4, $5) ON CONFLICT (partition, job_id) DO UPDATE SET submitted = $5`
 			batch.Queue(upsert, w.cfg.Partition, j.id, j.held.Queue, j.held.JobSet, stored)
-			w.holding = true
+			w.hasHeld = true
 		}
 	}
 	if len(gone) > 0 {

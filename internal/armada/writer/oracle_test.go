@@ -143,13 +143,13 @@ func (h *tape) written(t *testing.T, mode writer.Mode) rowtest.Rows {
 //     retry has not ended, so it can be cancelled, and can get another priority.
 type story struct {
 	mode   writer.Mode
-	jobs   map[string]*fate
+	jobs   map[string]*outcome
 	shown  map[string]bool // runs that were returned, and are shown as failed
 	leased map[string]bool // runs
 	ended  map[string]bool // runs that are retried
 }
 
-type fate struct {
+type outcome struct {
 	queue, set           string
 	queued               bool
 	version, infoVersion int32
@@ -164,12 +164,12 @@ type fate struct {
 	waits                bool
 }
 
-func (f *fate) over() bool { return f.failed || f.succeeded || f.cancelled }
+func (f *outcome) over() bool { return f.failed || f.succeeded || f.cancelled }
 
 // read applies a tape to the story; in Passthrough, without decisions.
 func read(t *testing.T, h *tape, mode writer.Mode) *story {
 	t.Helper()
-	s := &story{mode: mode, jobs: map[string]*fate{}, shown: map[string]bool{}, leased: map[string]bool{}, ended: map[string]bool{}}
+	s := &story{mode: mode, jobs: map[string]*outcome{}, shown: map[string]bool{}, leased: map[string]bool{}, ended: map[string]bool{}}
 	for p := range h.events.Partitions() {
 		decided, err := sink.Fold(h.events, h.decisions, p, 0)
 		if err != nil {
@@ -209,10 +209,10 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 	for _, d := range decisions {
 		s.jobs[d.JobID].standing = d
 	}
-	said := map[string]bool{} // jobs that Armada failed
+	failed := map[string]bool{} // jobs that Armada failed
 	for _, e := range effects {
 		if o, ok := e.Op.(*schedulerdb.FailJob); ok {
-			said[o.JobID] = true
+			failed[o.JobID] = true
 		}
 		s.op(e.Op, decisions)
 	}
@@ -225,7 +225,7 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 		case f.over():
 		case !d.Requeue:
 			f.failed = s.mode == writer.Direct
-		case s.mode == writer.HoldBack && said[d.JobID]:
+		case s.mode == writer.HoldBack && failed[d.JobID]:
 			f.waits = true
 		default:
 			f.waits = s.mode == writer.HoldBack && d.RetryAfter > d.Time
@@ -236,14 +236,14 @@ func (s *story) message(t *testing.T, effects []schedulerdb.Effect, decisions []
 }
 
 func (s *story) op(op schedulerdb.Op, decisions []*jobdb.Decision) {
-	none := &fate{}
-	job := func(id string) *fate {
+	none := &outcome{}
+	job := func(id string) *outcome {
 		if f := s.jobs[id]; f != nil {
 			return f
 		}
 		return none
 	}
-	each := func(queue, set string, do func(f *fate)) {
+	each := func(queue, set string, do func(f *outcome)) {
 		for _, f := range s.jobs {
 			if f.queue == queue && f.set == set && !f.over() {
 				do(f)
@@ -252,7 +252,7 @@ func (s *story) op(op schedulerdb.Op, decisions []*jobdb.Decision) {
 	}
 	switch o := op.(type) {
 	case *schedulerdb.InsertJob:
-		s.jobs[o.JobID] = &fate{queue: o.Queue, set: o.JobSet, queued: true, submitted: o.SchedulingInfo, info: o.SchedulingInfo, priority: o.Priority}
+		s.jobs[o.JobID] = &outcome{queue: o.Queue, set: o.JobSet, queued: true, submitted: o.SchedulingInfo, info: o.SchedulingInfo, priority: o.Priority}
 	case *schedulerdb.InsertRun:
 		if f := job(o.JobID); !s.leased[o.RunID] {
 			s.leased[o.RunID], f.standing = true, nil
@@ -281,13 +281,13 @@ func (s *story) op(op schedulerdb.Op, decisions []*jobdb.Decision) {
 			f.priority, f.priorityBy = o.Priority, o.User
 		}
 	case *schedulerdb.SetSetPriority:
-		each(o.Queue, o.JobSet, func(f *fate) { f.priority, f.priorityBy = o.Priority, o.User })
+		each(o.Queue, o.JobSet, func(f *outcome) { f.priority, f.priorityBy = o.Priority, o.User })
 	case *schedulerdb.RequestCancel:
 		if f := job(o.JobID); f.queue == o.Queue && f.set == o.JobSet && !f.over() {
 			f.asked, f.by, f.why = true, o.User, o.Reason
 		}
 	case *schedulerdb.RequestSetCancel:
-		each(o.Queue, o.JobSet, func(f *fate) {
+		each(o.Queue, o.JobSet, func(f *outcome) {
 			if f.queued && o.Queued || !f.queued && o.Leased {
 				f.askedBySet, f.by, f.why = true, o.User, o.Reason
 			}
@@ -310,7 +310,7 @@ func (s *story) op(op schedulerdb.Op, decisions []*jobdb.Decision) {
 }
 
 // require rewrites the requirements.
-func (f *fate) require(t *testing.T, avoid []string, waits bool) {
+func (f *outcome) require(t *testing.T, avoid []string, waits bool) {
 	t.Helper()
 	if !waits && len(avoid) == 0 && f.infoVersion == 0 {
 		return
@@ -342,8 +342,8 @@ func (f *fate) require(t *testing.T, avoid []string, waits bool) {
 	}
 }
 
-// row is a fate in the oracle's form.
-func (f *fate) row() rowtest.Row {
+// row is an outcome in the oracle's form.
+func (f *outcome) row() rowtest.Row {
 	text := func(s string) any {
 		if s == "" {
 			return nil // never said

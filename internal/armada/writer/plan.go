@@ -185,13 +185,13 @@ func narrowed(o *schedulerdb.RequestSetCancel) bool { return o.Queued != o.Lease
 // asQueued adds the jobs that are about to be requeued: their run has ended, but their
 // rows are not queued yet.
 func (p *plan) asQueued(o *schedulerdb.RequestSetCancel) *schedulerdb.RequestSetCancel {
-	told := *o
+	extended := *o
 	for _, id := range slices.Sorted(maps.Keys(p.jobs)) {
 		if j := p.jobs[id]; j.retry != nil && j.retry.stage == forgetting && j.queue == o.Queue && j.set == o.JobSet {
-			told.AsQueued = append(told.AsQueued, id)
+			extended.AsQueued = append(extended.AsQueued, id)
 		}
 	}
-	return &told
+	return &extended
 }
 
 func (p *plan) end(id string) {
@@ -230,7 +230,7 @@ func (p *plan) requeue(a requeue) {
 	if before != nil {
 		w.podUntil = before.podUntil
 	}
-	if a.told() && j.queued && !a.byScheduler {
+	if a.ofStoppedRun() && j.queued && !a.byScheduler {
 		j.waitFor(before, a.RetryAfter) // the restart has queued it, and its next lease may be on its way
 		return
 	}
@@ -240,7 +240,7 @@ func (p *plan) requeue(a requeue) {
 		p.queue(j, w, a.Time)
 	case a.byScheduler || before != nil && before.stage == forgetting:
 		w.forget(p.now)
-		if !a.told() { // else the restart has stopped the run
+		if !a.ofStoppedRun() { // else the restart has stopped the run
 			w.podUntil = max(w.podUntil, p.podUntil(a.grace))
 		}
 	default:
@@ -248,7 +248,7 @@ func (p *plan) requeue(a requeue) {
 		p.queue(j, w, a.Time)
 	}
 	if before != nil && before.isHeld() {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	j.put(w)
 }
@@ -277,7 +277,7 @@ func (p *plan) overruled(a overruled) {
 		w.copied = w.copied || p.copied(a.at) // the failure has been published since
 	}
 	if a.held {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	w.forget(p.now)
 	p.apply(&schedulerdb.EndPreemption{RunID: w.runID})
@@ -292,7 +292,7 @@ func (p *plan) proven(r *chain.RetryReady) {
 	w := *j.retry
 	w.retryAfter, w.podUntil = r.RetryAfter, 0
 	if j.retry.isHeld() {
-		w.retryAfter = untilReleased
+		w.retryAfter = untilUnheld
 	}
 	j.put(&w)
 }
@@ -390,7 +390,7 @@ func (p *plan) endDelay(j *jobView, w *pendingRetry) {
 func (p *plan) check(j *jobView, w *pendingRetry) {
 	switch {
 	case !p.atEnd:
-		w.nextAt = p.now + int64(lookAgain) // events that are not read yet may hold a lease
+		w.nextAt = p.now + int64(recheckAfter) // events that are not read yet may hold a lease
 	case w.checks == 1:
 		w.settle()
 	default:

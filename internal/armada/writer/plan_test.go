@@ -87,19 +87,19 @@ func described(t *testing.T, info []byte) string {
 		t.Fatal(err)
 	}
 	pod := m.ObjectRequirements[0].GetPodRequirements()
-	said := []string{fmt.Sprint(m.Version)}
+	lines := []string{fmt.Sprint(m.Version)}
 	if pod.NodeSelector["own"] != "yes" {
-		said = append(said, "lost its selector")
+		lines = append(lines, "lost its selector")
 	}
 	if pod.NodeSelector[schedulerdb.WaitingLabel] != "" {
-		said = append(said, "waits")
+		lines = append(lines, "waits")
 	}
 	for _, term := range pod.GetAffinity().GetNodeAffinity().GetRequired().GetTerms() {
 		for _, e := range term.MatchExpressions {
-			said = append(said, fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
+			lines = append(lines, fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
 		}
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(lines, "; ")
 }
 
 func want(t *testing.T, p *plan, text string) {
@@ -331,7 +331,7 @@ func TestPlanUnable(t *testing.T) {
 	if j.retry != nil || !errors.Is(p.unable[0], p.unable[0]) || !strings.Contains(p.unable[0].Error(), "job j") {
 		t.Errorf("%+v %v", j, p.unable)
 	}
-	// Regression: likewise if they could be rebuilt when the retry became pending.
+	// Regression: the same error if they could be rebuilt when the retry became pending.
 	p, j = of(t, HoldBack, 11)
 	p.do(requeue{retry(40), late, false, grace})
 	j.submitted = nil
@@ -419,7 +419,7 @@ func TestTake(t *testing.T) {
 		if tt.record != nil {
 			msg.Records, msg.Acted = []chain.Record{tt.record}, []bool{tt.acted}
 		}
-		m.Take(msg, func(string) *jobdb.Job { return tt.job })
+		m.Collect(msg, func(string) *jobdb.Job { return tt.job })
 		var got []string
 		for _, a := range m.actions {
 			got = append(got, named(a))

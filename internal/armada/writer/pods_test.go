@@ -26,8 +26,8 @@ func TestPlanPods(t *testing.T) {
 	held.held = true
 	expired := stops(20)
 	expired.byScheduler = true
-	told := retry(20)
-	told.Code, told.Policy = policy.GroupRestart, "g"
+	byRestart := retry(20)
+	byRestart.Code, byRestart.Policy = policy.GroupRestart, "g"
 	ready := &chain.RetryReady{JobID: "j", RunID: "r", RetryAfter: 15 * second}
 	const queued = "queued=true@2 copy(r g requeue=true@2) "
 	const waits = "info@1(1; waits) " + queued
@@ -39,10 +39,10 @@ func TestPlanPods(t *testing.T) {
 		"a live run":                           {do: []action{stops(20)}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"a live run, with a longer delay":      {do: []action{stops(200)}, want: "EndPreemption StopRun " + waits + "due 200"},
 		"a run that has ended":                 {do: []action{again(20)}, want: "EndPreemption StopRun " + queued[:len(queued)-1]},
-		"it reports its end":                   {do: []action{stops(20), requeue{told, late, false, grace}}, want: "EndPreemption StopRun " + waits + "due 130"},
+		"it reports its end":                   {do: []action{stops(20), requeue{byRestart, late, false, grace}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"it reports its end, which proves it":  {do: []action{stops(20), proven{ready}}, want: "EndPreemption StopRun " + waits + "due 15"},
 		"a live run is held":                   {do: []action{held}, want: "EndPreemption StopRun " + waits + "due 9.223371976854776e+09"},
-		"a live run is held, and released":     {do: []action{held, released{"j", 20 * second}}, want: "EndPreemption StopRun " + waits + "due 130"},
+		"a live run is held, and released":     {do: []action{held, unhold{"j", 20 * second}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"a live run is held, and all released": {do: []action{held, voidHolds{}}, want: "EndPreemption StopRun " + waits + "due 130"},
 		"a live run is held, and proven":       {do: []action{held, proven{ready}}, want: "EndPreemption StopRun " + waits + "due 9.223371976854776e+09"},
 		"a live run is restarted twice":        {do: []action{stops(20), again(25)}, want: "EndPreemption StopRun " + waits + "due 130"},
@@ -76,7 +76,7 @@ func TestPlanPods(t *testing.T) {
 	}
 	for name, do := range map[string][]action{ // in two steps
 		"restarted":                     {expired},
-		"restarted, and reports":        {expired, requeue{told, late, true, grace}},
+		"restarted, and reports":        {expired, requeue{byRestart, late, true, grace}},
 		"retried, and restarted":        {requeue{retry(20), late, true, grace}, expired},
 		"retried":                       {requeue{retry(20), late, true, grace}},
 		"held, and restarted when free": {heldBack(expired), expired},
@@ -97,7 +97,7 @@ func TestPlanPods(t *testing.T) {
 	p, j := of(t, HoldBack, 100) // the scheduler had preempted the run before it saw that it is stopped
 	p.do(stops(20))
 	p = p.next(120)
-	p.do(requeue{told, late, true, grace})
+	p.do(requeue{byRestart, late, true, grace})
 	if at := j.retry.ready(); at != 130*second {
 		t.Errorf("a stopped run that was preempted: ready at %d, want 130", at/second)
 	}
@@ -139,7 +139,7 @@ func TestTakeGraces(t *testing.T) {
 	jobs["lost"] = &jobdb.Job{JobID: "lost", Queueing: jobdb.Queueing{OpenRuns: 1}, Submit: jobdb.Submit{GraceSeconds: 200}}
 	msg.Records, msg.Acted = append(msg.Records, lost), append(msg.Acted, false)
 	m := New(Config{Mode: HoldBack})
-	m.Take(msg, func(id string) *jobdb.Job { return jobs[id] })
+	m.Collect(msg, func(id string) *jobdb.Job { return jobs[id] })
 	got := map[string]time.Duration{}
 	for _, a := range m.actions {
 		if r, ok := a.(restarted); ok {
@@ -158,7 +158,7 @@ func TestTakeGangProof(t *testing.T) {
 	for gang, want := range map[string]int{"": 1, "g": 0} {
 		msg := &sink.Message{Events: taken(t, []string{"marker"}).Events, Records: []chain.Record{&chain.RetryReady{JobID: "j", RunID: "r"}}, Acted: []bool{true}}
 		m := New(Config{Mode: HoldBack})
-		m.Take(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j", Submit: jobdb.Submit{GangID: gang}} })
+		m.Collect(msg, func(string) *jobdb.Job { return &jobdb.Job{JobID: "j", Submit: jobdb.Submit{GangID: gang}} })
 		if n := len(m.actions) - 1; n != want {
 			t.Errorf("in gang %q, the proof that one pod is gone has %d effects, want %d: a gang waits for all of its pods", gang, n, want)
 		}

@@ -54,11 +54,11 @@ type player struct {
 
 // played is the result of a player: the rows of all tables, and the published copies.
 type played struct {
-	tables map[string][]string
-	copies []string // each once
-	told   int      // total number
-	url    string
-	faults int
+	tables    map[string][]string
+	copies    []string // each once
+	published int      // total number
+	url       string
+	faults    int
 }
 
 // database returns an empty database with Armada's tables and ours.
@@ -123,7 +123,7 @@ func (h *tape) play(t testing.TB, mode writer.Mode, r replay) *played {
 		p.clock.Add(int64(pass))
 		p.drain()
 	}
-	out := &played{url: url, tables: dump(t, conn), told: len(p.copies), faults: p.faults}
+	out := &played{url: url, tables: dump(t, conn), published: len(p.copies), faults: p.faults}
 	out.copies = slices.Compact(slices.Sorted(slices.Values(p.copies)))
 	return out
 }
@@ -137,7 +137,7 @@ func (p *player) renew(i int) {
 		Now: func() time.Time { return time.Unix(0, p.clock.Load()) },
 		Hit: func(label string) error { return p.hit(i, label) },
 		Mirror: func(partition int) sink.Mirror {
-			return writer.New(writer.Config{Partition: partition, Mode: p.mode, Copies: p.tell})
+			return writer.New(writer.Config{Partition: partition, Mode: p.mode, Copies: p.publishCopies})
 		},
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *player) renew(i int) {
 	p.sinks[i] = w
 }
 
-func (p *player) tell(_ context.Context, partition int, copies []eventlog.Message) error {
+func (p *player) publishCopies(_ context.Context, partition int, copies []eventlog.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range copies {
@@ -379,11 +379,11 @@ func TestReplays(t *testing.T) {
 			t.Parallel()
 			h := of.make(t)
 			want := h.play(t, of.mode, replay{rows: 5000})
-			if len(want.copies) != want.told {
-				t.Errorf("undisturbed, %d copies are told %d times", len(want.copies), want.told)
+			if len(want.copies) != want.published {
+				t.Errorf("undisturbed, %d copies are published %d times", len(want.copies), want.published)
 			}
 			if len(want.copies) == 0 && of.mode != writer.Passthrough {
-				t.Error("nothing is told to the rest of Armada")
+				t.Error("nothing is published to the rest of Armada")
 			}
 			if n := len(want.tables["refloat_waits"]); n != 0 {
 				t.Errorf("%d jobs still wait", n)
@@ -398,7 +398,7 @@ func TestReplays(t *testing.T) {
 					if r.fault != "" && got.faults == 0 {
 						t.Error("nothing was disturbed")
 					}
-					t.Logf("%d faults; %d copies told %d times", got.faults, len(got.copies), got.told)
+					t.Logf("%d faults; %d copies published %d times", got.faults, len(got.copies), got.published)
 				})
 			}
 		})
@@ -426,8 +426,8 @@ func TestDoubled(t *testing.T) {
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	h := recorded(t, "preempted", forRecordings)
-	if got := h.play(t, writer.HoldBack, replay{rows: 50, fresh: true}); got.told != 0 || len(got.tables["refloat_decisions"]) == 0 {
-		t.Errorf("%d copies of %d decisions", got.told, len(got.tables["refloat_decisions"]))
+	if got := h.play(t, writer.HoldBack, replay{rows: 50, fresh: true}); got.published != 0 || len(got.tables["refloat_decisions"]) == 0 {
+		t.Errorf("%d copies of %d decisions", got.published, len(got.tables["refloat_decisions"]))
 	}
 }
 

@@ -116,8 +116,8 @@ const (
 	// saw the last bump. Its version is not above that of the row, so the wait stays until
 	// then: without it the job would stay queued beside its run.
 	leaseWithin = time.Minute
-	// lookAgain is the delay while newer events have not been read yet.
-	lookAgain = time.Second
+	// recheckAfter is the delay while newer events have not been read yet.
+	recheckAfter = time.Second
 	// maxWait keeps a time with a grace and a slack before afterAll.
 	maxWait = 100 * 365 * 24 * time.Hour
 )

@@ -138,7 +138,7 @@ func outcomesOf(j scenario.Job) (script []standin.Outcome, err error) {
 		if after != 0 {
 			o = o.After(after)
 		}
-		script = append(script, o.In(j.Sim["category"], j.Sim["subcategory"]).Saying(j.Sim["message"]))
+		script = append(script, o.In(j.Sim["category"], j.Sim["subcategory"]).WithMessage(j.Sim["message"]))
 	}
 	return script, nil
 }
@@ -175,7 +175,7 @@ func tryRow(t *testing.T, s scenario.Suite, row scenario.Scenario) {
 		ids[j.Name] = d.Submit(job)[0]
 	}
 	seen := func() scenario.Jobs {
-		all, err := scenario.Look(t.Context(), db, row.Set())
+		all, err := scenario.ReadJobs(t.Context(), db, row.Set())
 		d.must(err)
 		jobs := scenario.Jobs{}
 		for name, id := range ids {

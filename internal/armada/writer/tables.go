@@ -51,7 +51,7 @@ func (w *writing) begin(ctx context.Context) error {
 		return w.failed("read the start position of copies", err)
 	}
 	w.known, w.due = true, 0
-	err = w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_held WHERE partition = $1)", w.cfg.Partition).Scan(&w.holding)
+	err = w.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM refloat_held WHERE partition = $1)", w.cfg.Partition).Scan(&w.hasHeld)
 	return w.failed("look for held members", err)
 }
 
@@ -298,8 +298,8 @@ func (w *writing) writeRetries(ctx context.Context, jobs map[string]*jobView) er
 	return w.failed("write pending retries", w.conn.SendBatch(ctx, batch).Close())
 }
 
-// lookDue reads when the next step is due, if that may have changed.
-func (w *writing) lookDue(ctx context.Context) error {
+// readDue reads when the next step is due, if that may have changed.
+func (w *writing) readDue(ctx context.Context) error {
 	if !w.changed {
 		return nil
 	}

@@ -53,7 +53,7 @@ type Writer struct {
 	due       int64             // Unix nanoseconds; never: no retry is pending
 	since     eventlog.Position // decisions on messages up to here are not copied to events
 	known     bool              // since, due and holding are loaded
-	holding   bool              // members may be held before their first start
+	hasHeld   bool              // members may be held before their first start
 }
 
 // New returns the Writer of a partition. Its tables are part of our schema (package
@@ -77,8 +77,8 @@ func (m *Writer) Due() time.Time {
 	return time.Unix(0, m.due)
 }
 
-// Take implements [sink.Mirror].
-func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
+// Collect implements [sink.Mirror].
+func (m *Writer) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	effects, findings := m.converter.Convert(&msg.Log, msg.Events)
 	for _, f := range findings {
 		if m.cfg.Hooks.Parked != nil {
@@ -88,7 +88,7 @@ func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	if msg.Released {
 		m.actions = append(m.actions, voidHolds{})
 	}
-	t := taking{Writer: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
+	t := collector{Writer: m, msg: msg, jobs: jobs, decide: m.cfg.Mode != Passthrough && !msg.Released}
 	again := map[int]bool{}
 	for _, event := range msg.Again {
 		again[event] = true
@@ -110,8 +110,8 @@ func (m *Writer) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	}
 }
 
-// taking is a message that is being processed.
-type taking struct {
+// collector is a message that is being processed.
+type collector struct {
 	*Writer
 	msg    *sink.Message
 	jobs   func(id string) *jobdb.Job
@@ -126,7 +126,7 @@ type taking struct {
 
 // add appends an action. Armada's tables cannot hold text that PostgreSQL rejects, so
 // there is nothing to do for such a job.
-func (t *taking) add(a action) {
+func (t *collector) add(a action) {
 	if storable(a.job()) {
 		t.actions = append(t.actions, a)
 	}
@@ -143,7 +143,7 @@ func storableOf(texts []string) (good []string) {
 	return good
 }
 
-func (t *taking) effect(e schedulerdb.Effect) {
+func (t *collector) effect(e schedulerdb.Effect) {
 	op := e.Op
 	if o, ok := op.(*schedulerdb.SetQueued); ok && !o.Queued && t.cfg.Mode != Passthrough {
 		l := lease{SetQueued: o}
@@ -167,7 +167,7 @@ func (t *taking) effect(e schedulerdb.Effect) {
 			return
 		}
 	case *schedulerdb.MarkRun:
-		if o.Stage == schedulerdb.Succeeded && t.told(t.msg.Events.Events[e.Event].JobID, o.RunID) {
+		if o.Stage == schedulerdb.Succeeded && t.stoppedByRestart(t.msg.Events.Events[e.Event].JobID, o.RunID) {
 			return // the run was told to stop: its success changes nothing
 		}
 	case *schedulerdb.SucceedJob:
@@ -201,28 +201,28 @@ func (t *taking) effect(e schedulerdb.Effect) {
 	t.add(apply{op})
 }
 
-func (t *taking) overruled(j *jobdb.Job) overruled {
+func (t *collector) overruled(j *jobdb.Job) overruled {
 	return overruled{
 		jobID: j.JobID, runID: j.Queueing.LatestRun, number: j.Queueing.Decision, retryAfter: j.Queueing.RetryAfter,
 		avoid: storableOf(j.Queueing.AvoidNodes), held: j.State == jobdb.JobHeld, at: t.msg.Log.Position,
 	}
 }
 
-func (t *taking) decided(job string) bool {
+func (t *collector) decided(job string) bool {
 	j := t.jobs(job)
 	return j != nil && (j.Queueing.Decision != 0 || j.Member.Restarting)
 }
 
 // jobFailed reports whether an enforced JobFailed is effective for a failed run, also if
 // the message is a duplicate.
-func (t *taking) jobFailed(job, run string) bool {
+func (t *collector) jobFailed(job, run string) bool {
 	j := t.jobs(job)
 	return j != nil && j.Queueing.Decision != 0 && j.Queueing.LatestRun == run && j.State == jobdb.JobFailed
 }
 
 // byScheduler reports whether the message says that the scheduler ended a run. A message may
 // name tens of thousands of runs, so it is read once.
-func (t *taking) byScheduler(job, run string) bool {
+func (t *collector) byScheduler(job, run string) bool {
 	if t.preempted == nil {
 		t.preempted = map[jobdb.RunKey]bool{}
 		for _, ev := range t.msg.Events.Full.Events {
@@ -242,7 +242,7 @@ func endedByScheduler(e *pb.Error) bool {
 }
 
 // record takes in a record that changed its job.
-func (t *taking) record(r chain.Record) {
+func (t *collector) record(r chain.Record) {
 	switch r := r.(type) {
 	case *chain.Decision:
 		switch {
@@ -296,7 +296,7 @@ func (m *Writer) Write(ctx context.Context, tx jobdb.Tx, when sink.Moment) error
 	if err := w.publish(ctx, copies); err != nil {
 		return err
 	}
-	return w.lookDue(ctx)
+	return w.readDue(ctx)
 }
 
 // writing is one transaction.

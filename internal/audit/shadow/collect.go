@@ -66,13 +66,13 @@ func (c *collector) job(j *jobdb.Job) {
 		run.Job = j.State
 		switch {
 		case j.Queueing.LatestRun != run.Decision.RunID:
-			run.Fate = RanAgain
+			run.Outcome = RanAgain
 		case j.State == jobdb.JobFailed:
-			run.Fate = ArmadaFailed
+			run.Outcome = ArmadaFailed
 		case j.State == jobdb.JobCancelled:
-			run.Fate = Cancelled
+			run.Outcome = Cancelled
 		case j.State == jobdb.JobSucceeded:
-			run.Fate = Succeeded
+			run.Outcome = Succeeded
 		}
 	}
 }
@@ -110,8 +110,8 @@ func (q *collected) countJobs(byJob map[jobKey][]*Run) {
 		n.All++
 		again := false
 		for _, run := range byJob[key] {
-			again = again || run.Fate == RanAgain && !run.Decision.Requeue
-			switch run.Fate {
+			again = again || run.Outcome == RanAgain && !run.Decision.Requeue
+			switch run.Outcome {
 			case ArmadaFailed:
 				n.ArmadaFailed++
 				if run.Decision.Requeue {

@@ -13,29 +13,29 @@ type Filter struct {
 	Since int64 // only runs that failed at this time or later; 0: no limit
 }
 
-// Fate is the outcome of a job after one of its runs failed.
-type Fate uint8
+// Outcome is the outcome of a job after one of its runs failed.
+type Outcome uint8
 
-// The fates.
+// The outcomes.
 const (
-	Open         Fate = iota // the job is unfinished and has no other run: nothing to compare with yet
-	ArmadaFailed             // Armada failed the job: this run was its last
-	RanAgain                 // the job had another run
-	Cancelled                // the job was cancelled: this run was its last
-	Succeeded                // the job succeeded without another run
+	Open         Outcome = iota // the job is unfinished and has no other run: nothing to compare with yet
+	ArmadaFailed                // Armada failed the job: this run was its last
+	RanAgain                    // the job had another run
+	Cancelled                   // the job was cancelled: this run was its last
+	Succeeded                   // the job succeeded without another run
 )
 
-var fates = [...]string{"Open", "Failed", "RanAgain", "Cancelled", "Succeeded"}
+var outcomes = [...]string{"Open", "Failed", "RanAgain", "Cancelled", "Succeeded"}
 
-// String returns the fate's name.
-func (f Fate) String() string { return fates[f] }
+// String returns the name of the outcome.
+func (f Outcome) String() string { return outcomes[f] }
 
 // Run is one failed run that was decided in shadow, with the outcome of its job.
 type Run struct {
 	Partition  int
 	Decision   *chain.Decision
 	Superseded bool // the decision came after its message was released
-	Fate       Fate
+	Outcome    Outcome
 	Job        jobdb.JobState
 }
 
@@ -45,12 +45,12 @@ func (r *Run) Wait() time.Duration { return time.Duration(r.Decision.RetryAfter 
 // Lost reports whether Armada brought the job to success with another run, although we
 // would have failed it at this one.
 func (r *Run) Lost() bool {
-	return !r.Decision.Requeue && r.Fate == RanAgain && r.Job == jobdb.JobSucceeded
+	return !r.Decision.Requeue && r.Outcome == RanAgain && r.Job == jobdb.JobSucceeded
 }
 
 // Differs reports whether Armada did the opposite.
 func (r *Run) Differs() bool {
-	return r.Decision.Requeue && r.Fate == ArmadaFailed || !r.Decision.Requeue && r.Fate == RanAgain
+	return r.Decision.Requeue && r.Outcome == ArmadaFailed || !r.Decision.Requeue && r.Outcome == RanAgain
 }
 
 // Queue is the report on one queue.
@@ -106,7 +106,7 @@ func (t *Tally) add(r *Run) {
 	}
 	t.Runs++
 	t.Codes[r.Decision.Code.String()]++
-	switch r.Fate {
+	switch r.Outcome {
 	case Open:
 		t.Open++
 	case ArmadaFailed:

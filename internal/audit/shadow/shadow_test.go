@@ -140,7 +140,7 @@ func TestRead(t *testing.T) {
 	}
 	var got []string
 	for _, r := range q.Runs {
-		got = append(got, fmt.Sprintf("%s %s %s differs=%v lost=%v", r.Decision.RunID, r.Fate, r.Job, r.Differs(), r.Lost()))
+		got = append(got, fmt.Sprintf("%s %s %s differs=%v lost=%v", r.Decision.RunID, r.Outcome, r.Job, r.Differs(), r.Lost()))
 	}
 	wantRuns := []string{
 		"failed-0 Failed Failed differs=true lost=false",

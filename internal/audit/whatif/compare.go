@@ -17,7 +17,7 @@ type parted struct {
 	fewer   bool             // only the other side retries the job
 	more    bool             // only the candidate does
 	counted bool             // it parted within the time that is looked at
-	over    bool             // its fate is counted
+	over    bool             // its outcome is counted
 	ended   bool             // the history failed it, and has no run of it since
 	at      int64            // when that was last known
 	due     int64            // when the last retry that one side grants starts, if it grants one
@@ -171,7 +171,7 @@ func (c *comparison) part(seq *events.Sequence, r, other *entry, counted bool) {
 		if seq != nil {
 			for i := range seq.Events {
 				if ev := &seq.Events[i]; ev.JobID == r.job() {
-					c.fate(p, ev)
+					c.noteEnd(p, ev)
 				}
 			}
 		}
@@ -199,8 +199,8 @@ func (c *comparison) retry(p *parted) {
 	}
 }
 
-// fates are those of the jobs that the same side retries.
-func (c *comparison) fates(p *parted) *Fates {
+// outcomes are those of the jobs that the same side retries.
+func (c *comparison) outcomes(p *parted) *Outcomes {
 	if p.fewer {
 		return &c.result.Ended
 	}
@@ -222,7 +222,7 @@ func (c *comparison) after(p *parted, r *entry) {
 		p.due = r.verdict.retryAfter
 		c.retry(p)
 	default:
-		c.over(p, &c.fates(p).Failed)
+		c.over(p, &c.outcomes(p).Failed)
 	}
 }
 
@@ -254,20 +254,20 @@ func (c *comparison) follow(seq *events.Sequence) {
 				p.running[ev.RunID] = 0 // it is counted
 			}
 		default:
-			c.fate(p, ev)
+			c.noteEnd(p, ev)
 		}
 	}
 }
 
-// fate notes what an event says about the end of a job that is followed.
-func (c *comparison) fate(p *parted, ev *events.Event) {
+// noteEnd notes what an event says about the end of a job that is followed.
+func (c *comparison) noteEnd(p *parted, ev *events.Event) {
 	switch ev.Kind {
 	case events.JobErrors:
 		p.ended = p.ended || ev.Error != nil
 	case events.JobSucceeded:
-		c.over(p, &c.fates(p).Succeeded)
+		c.over(p, &c.outcomes(p).Succeeded)
 	case events.CancelledJob:
-		c.over(p, &c.fates(p).Cancelled)
+		c.over(p, &c.outcomes(p).Cancelled)
 	default:
 	}
 }
@@ -283,10 +283,10 @@ func (c *comparison) add(p *parted, runs uint64, ns int64) {
 	}
 }
 
-func (c *comparison) over(p *parted, fate *uint64) {
+func (c *comparison) over(p *parted, count *uint64) {
 	p.over, p.running = true, nil
 	if p.counted {
-		*fate++
+		*count++
 	}
 }
 
@@ -297,7 +297,7 @@ func (c *comparison) sweep(now int64) {
 			continue
 		}
 		if p.followed() && p.ended {
-			c.over(p, &c.fates(p).Unknown)
+			c.over(p, &c.outcomes(p).Unknown)
 		}
 		if !p.followed() {
 			delete(c.parted, key)
@@ -313,9 +313,9 @@ func (c *comparison) end() *Result {
 		switch {
 		case !p.followed():
 		case p.ended && p.due <= c.now:
-			c.over(p, &c.fates(p).Unknown)
+			c.over(p, &c.outcomes(p).Unknown)
 		default:
-			c.over(p, &c.fates(p).Open)
+			c.over(p, &c.outcomes(p).Open)
 		}
 	}
 	return c.result

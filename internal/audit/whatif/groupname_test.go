@@ -24,7 +24,7 @@ func TestGroupsOfOneName(t *testing.T) {
 	}
 	var events topic
 	now := int64(1_800_000_000)
-	say := func(queue, set string, evs ...*pb.Event) {
+	publish := func(queue, set string, evs ...*pb.Event) {
 		now += 60
 		for _, ev := range evs {
 			ev.Created = &pb.Timestamp{Seconds: now}
@@ -39,14 +39,14 @@ func TestGroupsOfOneName(t *testing.T) {
 	groups := [][2]string{{"ml", "monday"}, {"ml", "tuesday"}, {"batch", "monday"}}
 	for _, g := range groups {
 		for i := range 2 {
-			say(g[0], g[1], &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{
+			publish(g[0], g[1], &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{
 				JobId:      fmt.Sprint(g[0], g[1], i),
 				ObjectMeta: &pb.ObjectMeta{Annotations: map[string]string{"refloat.github.io/group": "g", "refloat.github.io/group-policy": "training"}},
 			}}})
 		}
 	}
 	for _, g := range groups {
-		say(g[0], g[1], &pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: fmt.Sprint(g[0], g[1], 0)}}})
+		publish(g[0], g[1], &pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: fmt.Sprint(g[0], g[1], 0)}}})
 	}
 	results, err := whatif.Run(t.Context(), audit.Logs{Events: &events}, whatif.Options{
 		Candidates: []whatif.Candidate{{Name: "leave", Set: by("Leave")}}, Against: &whatif.Candidate{Name: "fail", Set: by("FailGroup")}, Semantics: 3, Limit: 10,
@@ -71,7 +71,7 @@ func TestUnitsThatPartedBefore(t *testing.T) {
 		return parse(t, policyfile.File{Name: "p.yaml", Data: []byte(`{apiVersion: refloat.github.io/v1, kind: GroupPolicy, metadata: {name: training}, spec: {rules: [{name: all, action: ` + action + `}], parts: [{name: main, replicas: 2}]}}`)})
 	}
 	var events topic
-	say := func(ev *pb.Event) {
+	publish := func(ev *pb.Event) {
 		payload, err := proto.Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set", Events: []*pb.Event{ev}})
 		if err != nil {
 			t.Fatal(err)
@@ -80,12 +80,12 @@ func TestUnitsThatPartedBefore(t *testing.T) {
 	}
 	jobs := []string{"0", "1"} // each is a unit
 	for _, job := range jobs {
-		say(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job, ObjectMeta: &pb.ObjectMeta{Annotations: map[string]string{
+		publish(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job, ObjectMeta: &pb.ObjectMeta{Annotations: map[string]string{
 			"refloat.github.io/group": "g", "refloat.github.io/group-policy": "training", "refloat.github.io/part": "main", "refloat.github.io/replica": job,
 		}}}}})
 	}
 	for _, job := range jobs {
-		say(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: job}}})
+		publish(&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: job}}})
 	}
 	for _, actions := range [][]string{{"Leave", "FailGroup"}, {"FailGroup", "Leave"}} {
 		results, err := whatif.Run(t.Context(), audit.Logs{Events: &events}, whatif.Options{

@@ -124,8 +124,8 @@ func liveHeap(t *testing.T, do func(each func(messages uint64)) error) (live []u
 func run(t *testing.T, program string, args ...string) (resident int64, took time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var logged bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &logged, &logged
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func run(t *testing.T, program string, args ...string) (resident int64, took tim
 		case err := <-ended:
 			tick.Stop()
 			if err != nil && cmd.ProcessState.ExitCode() != 1 {
-				t.Fatalf("%v: %v\n%s", args, err, said.Bytes())
+				t.Fatalf("%v: %v\n%s", args, err, logged.Bytes())
 			}
 			return resident, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
@@ -187,7 +187,7 @@ func onDisk(t *testing.T, dir string, n int) (logs audit.Logs, messages int) {
 		return log
 	}
 	input, decisions, policies := open("events"), open("decisions"), open("policies")
-	messages = tell(t, input, n, &clock)
+	messages = publish(t, input, n, &clock)
 	set := limited(t, 5)
 	proposal, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "test"})
 	if err != nil {
@@ -209,11 +209,11 @@ func put(t *testing.T, log *filelog.Log, payloads ...[]byte) {
 	}
 }
 
-// tell writes the events, and returns the number of messages.
-func tell(t *testing.T, log *filelog.Log, n int, clock *atomic.Int64) (messages int) {
+// publish writes the events, and returns the number of messages.
+func publish(t *testing.T, log *filelog.Log, n int, clock *atomic.Int64) (messages int) {
 	t.Helper()
 	var payloads [][]byte
-	for j, told := 0, 0; told < n; j++ {
+	for j, published := 0, 0; published < n; j++ {
 		for _, evs := range storyOf(j, j%5) {
 			for _, ev := range evs {
 				ev.Created = &pb.Timestamp{Seconds: clock.Load()}
@@ -223,7 +223,7 @@ func tell(t *testing.T, log *filelog.Log, n int, clock *atomic.Int64) (messages 
 			if err != nil {
 				t.Fatal(err)
 			}
-			payloads, told, messages = append(payloads, payload), told+len(evs), messages+1
+			payloads, published, messages = append(payloads, payload), published+len(evs), messages+1
 		}
 		if len(payloads) >= 1024 {
 			put(t, log, payloads...)

@@ -24,12 +24,12 @@ type Result struct {
 	RetriesMore  uint64 `json:"retriesMoreAtLeast"`
 	// RunsFewer took place behind retries that only the other side grants, with their time as far as they have ended, and
 	// what became of their jobs. RunsMore took place behind retries that only the candidate grants.
-	RunsFewer      uint64  `json:"runsFewer"`
-	RunSeconds     float64 `json:"runSecondsFewer"`
-	Ended          Fates   `json:"jobsThatWouldHaveFailedEarlier"`
-	RunsMore       uint64  `json:"runsMore"`
-	RunSecondsMore float64 `json:"runSecondsMore"`
-	RunOn          Fates   `json:"jobsThatWouldHaveRunOn"`
+	RunsFewer      uint64   `json:"runsFewer"`
+	RunSeconds     float64  `json:"runSecondsFewer"`
+	Ended          Outcomes `json:"jobsThatWouldHaveFailedEarlier"`
+	RunsMore       uint64   `json:"runsMore"`
+	RunSecondsMore float64  `json:"runSecondsMore"`
+	RunOn          Outcomes `json:"jobsThatWouldHaveRunOn"`
 	// Rules are those that decided compared failed runs, on either side, up to MaxRows of them.
 	Rules    []RuleUse `json:"rules"`
 	Rows     []Row     `json:"rows"`
@@ -57,8 +57,8 @@ type RuleUse struct {
 
 type ruleName struct{ policy, rule string }
 
-// Fates are what became of jobs that only one side retries, in the history and for as long as that side retries them.
-type Fates struct {
+// Outcomes are what became of jobs that only one side retries, in the history and for as long as that side retries them.
+type Outcomes struct {
 	Succeeded uint64 `json:"succeeded"`
 	Failed    uint64 `json:"failed"` // by the side that retried them, at a later run
 	Cancelled uint64 `json:"cancelled"`
@@ -66,7 +66,7 @@ type Fates struct {
 	Unknown   uint64 `json:"unknown"` // they ended without that side's last retry, which did not take place
 }
 
-func (f *Fates) add(o Fates) {
+func (f *Outcomes) add(o Outcomes) {
 	f.Succeeded, f.Failed, f.Cancelled = f.Succeeded+o.Succeeded, f.Failed+o.Failed, f.Cancelled+o.Cancelled
 	f.Open, f.Unknown = f.Open+o.Open, f.Unknown+o.Unknown
 }

@@ -152,7 +152,7 @@ func TestSamePoliciesSameDecisions(t *testing.T) {
 	}
 	compared := uint64(0)
 	for seed := range uint64(histories) {
-		h := model.Generate(seed, model.Options{Told: seed%3 == 0})
+		h := model.Generate(seed, model.Options{Republished: seed%3 == 0})
 		set := setOf(t, h)
 		events := eventsOf(h)
 		killed := ""
@@ -194,7 +194,7 @@ func TestFollowersPartWithTheirGroup(t *testing.T) {
 			"spec: {maxRestarts: %d, parts: [{name: main, members: 2}]}\n", most)})
 	}
 	var events topic
-	tell := func(happened ...*pb.Event) {
+	publish := func(happened ...*pb.Event) {
 		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: happened})
 		if err != nil {
 			t.Fatal(err)
@@ -208,8 +208,8 @@ func TestFollowersPartWithTheirGroup(t *testing.T) {
 	}
 	for _, attempt := range []string{"a", "b", "c"} {
 		job := attempt + "0"
-		tell(submit(job), submit(attempt+"1"), &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: job + "r"}}})
-		tell(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: job + "r", Errors: []*pb.Error{{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}}}}})
+		publish(submit(job), submit(attempt+"1"), &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: job + "r"}}})
+		publish(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: job + "r", Errors: []*pb.Error{{Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{}}}}}}})
 	}
 	logs := decided(t, events, policies(0), evaluator.SemanticsVersion, "")
 	results, err := whatif.Run(t.Context(), logs, whatif.Options{Candidates: []whatif.Candidate{{Name: "one more", Set: policies(1)}}, Limit: 10})
@@ -297,7 +297,7 @@ func limited(t testing.TB, limit int) *policyfile.Set {
 func story(t testing.TB, failures ...int) (events topic) {
 	t.Helper()
 	now := int64(1_800_000_000)
-	say := func(evs ...*pb.Event) {
+	publish := func(evs ...*pb.Event) {
 		now += 60
 		for _, ev := range evs {
 			ev.Created = &pb.Timestamp{Seconds: now}
@@ -311,17 +311,17 @@ func story(t testing.TB, failures ...int) (events topic) {
 	}
 	for j, n := range failures {
 		job := fmt.Sprint("job", j)
-		say(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
+		publish(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
 		for k := 0; ; k++ {
 			run := fmt.Sprint(job, "-", k)
-			say(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
+			publish(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
 				&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}})
 			if k == n {
-				say(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}},
+				publish(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: job, RunId: run}}},
 					&pb.Event{Event: &pb.Event_JobSucceeded{JobSucceeded: &pb.JobSucceeded{JobId: job}}})
 				break
 			}
-			say(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
+			publish(&pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{{
 				Terminal: true, Reason: &pb.Error_PodError{PodError: &pb.PodError{KubernetesReason: pb.KubernetesReason_OOM}},
 			}}}}})
 			if k == 5 {
@@ -347,7 +347,7 @@ func TestStory(t *testing.T) {
 	// which the second succeeded, and three of job2.
 	r := results[0]
 	if r.Changed != 2 || r.RetriesFewer != 5 || r.RunsFewer != 5 || r.RunSeconds != 300 || r.RetriesMore != 0 ||
-		r.Ended != (whatif.Fates{Succeeded: 1, Failed: 1}) || r.NotCompared != 4 {
+		r.Ended != (whatif.Outcomes{Succeeded: 1, Failed: 1}) || r.NotCompared != 4 {
 		t.Errorf("limit 2: %+v", r)
 	}
 	if len(r.Rows) != 1 || r.Rows[0].Cause != "OOMKilled" || r.Rows[0].Queue != "ml" || r.Rows[0].Rule != "oom" || r.Rows[0].Count != 2 {
@@ -427,32 +427,32 @@ func TestEitherSideIsTheBaseline(t *testing.T) {
 		}
 		return results[0]
 	}
-	want := whatif.Fates{Succeeded: 2, Failed: 1}
+	want := whatif.Outcomes{Succeeded: 2, Failed: 1}
 	fewer, more := run(5, 2), run(2, 5)
-	if fewer.RetriesFewer != 1+3+3 || fewer.RunsFewer != 7 || fewer.RunSeconds != 420 || fewer.Ended != want || fewer.RetriesMore+fewer.RunsMore != 0 || fewer.RunOn != (whatif.Fates{}) {
+	if fewer.RetriesFewer != 1+3+3 || fewer.RunsFewer != 7 || fewer.RunSeconds != 420 || fewer.Ended != want || fewer.RetriesMore+fewer.RunsMore != 0 || fewer.RunOn != (whatif.Outcomes{}) {
 		t.Errorf("a smaller limit: %+v", fewer)
 	}
 	if more.RetriesMore != fewer.RetriesFewer || more.RunsMore != fewer.RunsFewer || more.RunSecondsMore != fewer.RunSeconds || more.RunOn != fewer.Ended || more.RetriesFewer+more.RunsFewer != 0 {
 		t.Errorf("the other way round: %+v", more)
 	}
 	// The history has nothing behind the sixth failure of job2.
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Open: 1}) || r.RetriesMore != 8 {
 		t.Errorf("a larger limit than the history's: %+v", r)
 	}
 	// It fails the job, and ends before the retry that the larger limit grants: that is pending.
 	end := events[len(events)-1].Publish
 	events = append(events, jobErrors(t, "job2", end))
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Open: 1}) {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Open: 1}) {
 		t.Errorf("a larger limit than the history's, which failed the job at its end: %+v", r)
 	}
 	// It goes on without that retry.
 	later := jobErrors(t, "other", end+int64(time.Hour))
 	later.Position.Entry++
 	events = append(events, later)
-	if r := run(2, 9); r.RunOn != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+	if r := run(2, 9); r.RunOn != (whatif.Outcomes{Succeeded: 2, Unknown: 1}) {
 		t.Errorf("a larger limit than the history's, which failed the job: %+v", r)
 	}
-	if r := run(9, 2); r.Ended != (whatif.Fates{Succeeded: 2, Unknown: 1}) {
+	if r := run(9, 2); r.Ended != (whatif.Outcomes{Succeeded: 2, Unknown: 1}) {
 		t.Errorf("against a larger limit than the history's, which failed the job: %+v", r)
 	}
 }

@@ -207,9 +207,9 @@ func disjoint(t *rapid.T, set *policyfile.Set, rules map[string]string) [][2]*po
 // matches says whether the one rule of a set matches.
 func matches(t *rapid.T, set *policyfile.Set, f policy.Failure) bool {
 	f.Queue = "only"
-	_, rungs := set.Explain(&f, nil)
-	if len(rungs) != 1 {
-		t.Fatalf("%d rules in a set of one", len(rungs))
+	_, traces := set.Explain(&f, nil)
+	if len(traces) != 1 {
+		t.Fatalf("%d rules in a set of one", len(traces))
 	}
-	return rungs[0].Matched
+	return traces[0].Matched
 }

@@ -251,7 +251,7 @@ func (b *behaviour) granted() uint64 {
 		}
 	}
 	n := counted
-	for _, limit := range uncounted { // likewise
+	for _, limit := range uncounted { // in any order: a sum
 		n += limit
 	}
 	return min(n, manyRetries)

@@ -18,9 +18,9 @@ type GroupOutcome struct {
 	// without a failed run.
 	Ended []chain.GroupVerdict
 	// Ladder is how the first of them was found.
-	Ladder []policy.GroupRung
+	Ladder []policy.GroupRuleTrace
 	// What the event did to which members, as a test names them.
-	Restarted, Held, Released, Stopped []string
+	Restarted, Held, Unheld, Stopped []string
 
 	Policy       string
 	State        policy.GroupState
@@ -107,7 +107,7 @@ func (g *GroupOutcome) changed(field string) []string {
 	case "held":
 		return g.Held
 	case "released":
-		return g.Released
+		return g.Unheld
 	}
 	return g.Stopped
 }
@@ -217,8 +217,8 @@ func groupActions() []string {
 	return all
 }
 
-// GroupRungText formats one rule of a group's ladder in one line.
-func GroupRungText(policyName string, r policy.GroupRung) string {
+// GroupRuleTraceText formats one rule of a group's ladder in one line.
+func GroupRuleTraceText(policyName string, r policy.GroupRuleTrace) string {
 	name := policyName + "/" + r.Rule
 	switch r.Rule {
 	case "":

@@ -156,7 +156,7 @@ func (h *GroupHistory) expected(r *roster, d *chain.Decision) []string {
 
 // events lists what happened, in order.
 func (h *GroupHistory) events() []recordedEvent {
-	told := h.told()
+	stopTimes := h.stopTimes()
 	byRun := map[[2]string]*chain.Decision{}
 	for _, d := range h.Decisions {
 		byRun[[2]string{d.JobID, d.RunID}] = d
@@ -168,7 +168,7 @@ func (h *GroupHistory) events() []recordedEvent {
 		all = append(all, recordedEvent{at: m.Job.Times.Submitted, do: SubmitMembers, members: at})
 		for _, run := range m.Runs {
 			d := byRun[[2]string{m.Job.JobID, run.RunID}]
-			stopped := told[[2]string{m.Job.JobID, run.RunID}]
+			stopped := stopTimes[[2]string{m.Job.JobID, run.RunID}]
 			begun := cmp.Or(run.Times.Leased, run.Times.Pending, run.Times.Running, run.Times.Ended)
 			e := recordedEvent{at: begun, do: StartRuns, members: at}
 			if d != nil {
@@ -211,19 +211,19 @@ func (h *GroupHistory) events() []recordedEvent {
 	return merged
 }
 
-// told returns when runs were told to stop, as far as a decision says when.
-func (h *GroupHistory) told() map[[2]string]int64 {
+// stopTimes returns when runs were told to stop, as far as a decision says when.
+func (h *GroupHistory) stopTimes() map[[2]string]int64 {
 	times := map[eventlog.Position]int64{}
 	for _, d := range h.Decisions {
 		times[d.Position] = d.Time
 	}
-	told := map[[2]string]int64{}
+	stopTimes := map[[2]string]int64{}
 	for _, c := range h.Changes {
 		if at := times[c.Position]; at > 0 && c.RunID != "" && (c.Change == chain.MemberRestart || c.Change == chain.MemberStopped) {
-			told[[2]string{c.JobID, c.RunID}] = at
+			stopTimes[[2]string{c.JobID, c.RunID}] = at
 		}
 	}
-	return told
+	return stopTimes
 }
 
 // complete reports whether all declared members were submitted before anything else happened.

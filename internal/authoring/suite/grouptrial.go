@@ -33,15 +33,15 @@ type groupTrial struct {
 // member is one job of the group.
 type member struct {
 	place
-	policy  string // that its job names
-	job     Job
-	runs    int
-	run     string   // id of its latest run that was not told to stop; "": it has none
-	live    bool     // that run has not ended
-	since   int64    // when that run began to run
-	told    []string // runs that were told to stop, and have not ended
-	ready   int64    // when it may start
-	earlier []audit.Earlier
+	policy   string // that its job names
+	job      Job
+	runs     int
+	run      string   // id of its latest run that was not told to stop; "": it has none
+	live     bool     // that run has not ended
+	since    int64    // when that run began to run
+	stopping []string // runs that were told to stop, and have not ended
+	ready    int64    // when it may start
+	earlier  []audit.Earlier
 }
 
 // newGroupTrial submits the members that are there from the start.
@@ -386,7 +386,7 @@ func (g *groupTrial) cancel(all []*member, at int64) ([]chain.Record, error) {
 		if g.status(m)&group.WasCancelled != 0 {
 			return nil, fmt.Errorf("%s was cancelled before", m)
 		}
-		m.live, m.told = false, nil
+		m.live, m.stopping = false, nil
 		happened = append(happened,
 			&pb.Event{Event: &pb.Event_CancelJob{CancelJob: &pb.CancelJob{JobId: m.job.ID}}},
 			&pb.Event{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: m.job.ID}}})
@@ -397,7 +397,7 @@ func (g *groupTrial) cancel(all []*member, at int64) ([]chain.Record, error) {
 // outcome collects what the records of an event say about the group.
 func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOutcome {
 	out := &GroupOutcome{Policy: g.last.Policy, State: g.last.State, Reason: g.last.Reason, roster: g.roster}
-	var restarted, held, released, stopped []place
+	var restarted, held, unheld, stopped []place
 	anew := decided.Decision == nil || decided.Decision.Code != policy.GangRetry // else a gang was restarted, and counts go on
 	ended := func(m *chain.Member, v *chain.GroupVerdict, run *policy.Failure, succeeded bool) {
 		u := &policy.UnitFailure{
@@ -437,21 +437,21 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 			case chain.MemberHeld:
 				held = append(held, p)
 			case chain.MemberReleased:
-				released, m.ready = append(released, p), max(m.ready, decided.Time)
+				unheld, m.ready = append(unheld, p), max(m.ready, decided.Time)
 			case chain.MemberRestart:
 				restarted, m.ready = append(restarted, p), r.RetryAfter
-				m.tell()
+				m.noteStopped()
 				if n := len(m.earlier); n > 0 && anew {
 					m.earlier[n-1].Anew = true
 				}
 			case chain.MemberStopped:
 				stopped = append(stopped, p)
-				m.tell()
+				m.noteStopped()
 			}
 		}
 	}
 	out.Restarted, out.Held = g.roster.names(restarted), g.roster.names(held)
-	out.Released, out.Stopped = g.roster.names(released), g.roster.names(stopped)
+	out.Unheld, out.Stopped = g.roster.names(unheld), g.roster.names(stopped)
 	g.snapshot(out)
 	before := g.last.Units
 	for _, u := range out.Units {
@@ -464,10 +464,10 @@ func (g *groupTrial) outcome(records []chain.Record, decided *Outcome) *GroupOut
 	return out
 }
 
-// tell notes that the member's run was told to stop.
-func (m *member) tell() {
+// noteStopped notes that the member's run was told to stop.
+func (m *member) noteStopped() {
 	if m.live {
-		m.told = append(m.told, m.run)
+		m.stopping = append(m.stopping, m.run)
 	}
 	m.live = false
 }

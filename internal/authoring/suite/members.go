@@ -266,12 +266,12 @@ func spans(prefix string, set policy.Indexes) []string {
 
 // late takes the run that was told to stop last.
 func (m *member) late() (string, error) {
-	n := len(m.told)
+	n := len(m.stopping)
 	if n == 0 {
 		return "", fmt.Errorf("%s has no run that was told to stop and has not ended", m)
 	}
-	run := m.told[n-1]
-	m.told = m.told[:n-1]
+	run := m.stopping[n-1]
+	m.stopping = m.stopping[:n-1]
 	return run, nil
 }
 

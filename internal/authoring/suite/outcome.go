@@ -60,10 +60,10 @@ func (o *Outcome) value(field string, start int64) string {
 		}
 	case "left.rule":
 		if d.LimitFrom != policy.FromNowhere {
-			return left(d.RuleUsed, d.RuleLimit)
+			return remaining(d.RuleUsed, d.RuleLimit)
 		}
 	case "left.global":
-		return left(d.GlobalUsed, d.GlobalLimit)
+		return remaining(d.GlobalUsed, d.GlobalLimit)
 	case "avoidNodes":
 		return list(d.AvoidNodes)
 	case "container":
@@ -84,7 +84,7 @@ func (o *Outcome) value(field string, start int64) string {
 	return none
 }
 
-func left(used, limit uint32) string {
+func remaining(used, limit uint32) string {
 	return strconv.FormatUint(uint64(max(limit, used)-used), 10)
 }
 

@@ -147,12 +147,12 @@ func (r *Result) Explain(file string) string {
 		if why := s.Outcome.value("why", r.Test.Start); why != none {
 			fmt.Fprintf(&b, "    because %s\n", why)
 		}
-		for _, rung := range s.Outcome.Why.Rungs {
-			fmt.Fprintf(&b, "      %s\n", RungText(rung))
+		for _, trace := range s.Outcome.Why.Traces {
+			fmt.Fprintf(&b, "      %s\n", RuleTraceText(trace))
 		}
 		if g := s.Outcome.Group; g != nil {
-			for _, rung := range g.Ladder {
-				fmt.Fprintf(&b, "      %s\n", GroupRungText(g.Policy, rung))
+			for _, trace := range g.Ladder {
+				fmt.Fprintf(&b, "      %s\n", GroupRuleTraceText(g.Policy, trace))
 			}
 		}
 	}
@@ -178,8 +178,8 @@ func orEmpty(s string) string {
 	return s
 }
 
-// RungText formats one rule of a ladder in one line.
-func RungText(r policy.Rung) string {
+// RuleTraceText formats one rule of a ladder in one line.
+func RuleTraceText(r policy.RuleTrace) string {
 	switch {
 	case r.Matched:
 		return fmt.Sprintf("✓ %s/%s matches: first match wins", r.Policy, r.Rule)

@@ -217,7 +217,7 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 		}
 		f.queue = grown[:len(f.queue)+k]
 		if k == 0 {
-			return -1, f.mustHold(to)
+			return -1, f.mustReach(to)
 		}
 	}
 }
@@ -237,9 +237,9 @@ func (e *CountError) Error() string {
 // Unwrap returns chain.ErrMissing.
 func (*CountError) Unwrap() error { return chain.ErrMissing }
 
-// mustHold returns an error if the log ends before a position: decided input was
+// mustReach returns an error if the log ends before a position: decided input was
 // durable, so it has been lost. (A reader may briefly lag behind the end.)
-func (f *Follower) mustHold(to eventlog.Position) error {
+func (f *Follower) mustReach(to eventlog.Position) error {
 	end, err := f.topic.End(f.partition)
 	if err != nil {
 		return wrap("find the end of events", err)

@@ -231,13 +231,15 @@ func TestIgnored(t *testing.T) {
 	w.answer(2, 1)
 	w.put(w.msgs[0].Payload)
 	f := open(t, in, w, follow.Beginning)
-	var told []string
-	f.OnIgnored = func(why chain.Ignored, at eventlog.Position) { told = append(told, fmt.Sprint(at.Entry, " ", why)) }
+	var notified []string
+	f.OnIgnored = func(why chain.Ignored, at eventlog.Position) {
+		notified = append(notified, fmt.Sprint(at.Entry, " ", why))
+	}
 	got, err := all(f)
 	if want := "1:\n2: 1\n3: 2\n"; got != want || err != nil {
 		t.Errorf("batches %q, %v; want %q", got, err, want)
 	}
-	if got, want := strings.Join(told, ", "), "1 malformed, 3 repeated, 5 lost_claim"; got != want {
+	if got, want := strings.Join(notified, ", "), "1 malformed, 3 repeated, 5 lost_claim"; got != want {
 		t.Errorf("ignored %q, want %q", got, want)
 	}
 	if got, want := f.Processed(), at(5); got != want {

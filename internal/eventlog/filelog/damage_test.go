@@ -138,7 +138,7 @@ func segmented(t testing.TB, codec filelog.Codec) (filelog.Config, *vfs.MemFS, *
 func lossless(c filelog.Config, m *model, may [2]int) error {
 	log, err := filelog.Open(c)
 	if err != nil {
-		return told(err)
+		return reportsDamage(err)
 	}
 	defer func() { _ = log.Close() }()
 	for p, want := range m.appended {
@@ -147,7 +147,7 @@ func lossless(c filelog.Config, m *model, may [2]int) error {
 			return fmt.Errorf("partition %d: %w", p, cmp)
 		}
 		if err != nil {
-			if err := told(err); err != nil {
+			if err := reportsDamage(err); err != nil {
 				return err
 			}
 			continue
@@ -159,8 +159,8 @@ func lossless(c filelog.Config, m *model, may [2]int) error {
 	return nil
 }
 
-// told checks that an error reports damage.
-func told(err error) error {
+// reportsDamage checks that an error reports damage.
+func reportsDamage(err error) error {
 	if errors.Is(err, eventlog.ErrCorrupt) || errors.Is(err, eventlog.ErrTrimmed) {
 		return nil
 	}

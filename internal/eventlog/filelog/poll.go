@@ -78,7 +78,7 @@ func (w *poller) loop(parts []*partition) {
 		}
 		pause = min(pause*5/4, pollSlowest)
 		for i, p := range parts {
-			if p.look(&seen[i]) {
+			if p.poll(&seen[i]) {
 				pause = pollFastest
 			}
 		}
@@ -86,9 +86,9 @@ func (w *poller) loop(parts []*partition) {
 	}
 }
 
-// look wakes the partition's readers if its mark has advanced or can no longer be read.
+// poll wakes the partition's readers if its mark has advanced or can no longer be read.
 // It reports whether it has advanced.
-func (p *partition) look(seen *int64) bool {
+func (p *partition) poll(seen *int64) bool {
 	p.mu.Lock()
 	watched := len(p.readers) > 0
 	p.mu.Unlock()

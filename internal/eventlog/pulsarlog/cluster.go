@@ -91,13 +91,13 @@ var (
 
 // Cluster is a connection to one Pulsar cluster. It is safe for concurrent use.
 type Cluster struct {
-	cfg     Config
-	client  pulsar.Client
-	admin   pulsaradmin.Client // nil without AdminURL
-	sources sync.Map           // subscription name → *source: the subject of lines in the client's log
-	says    spoken
-	closed  chan struct{}
-	once    sync.Once
+	cfg      Config
+	client   pulsar.Client
+	admin    pulsaradmin.Client // nil without AdminURL
+	sources  sync.Map           // subscription name → *source: the subject of lines in the client's log
+	reported spoken
+	closed   chan struct{}
+	once     sync.Once
 
 	// ctx is the context passed to Connect. It is stored here instead of being passed to
 	// each call, because the code that reads logs does not know about networks.
@@ -124,7 +124,7 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 		return nil, fmt.Errorf("pulsarlog: config: %w", err)
 	}
 	k := &Cluster{cfg: c, closed: make(chan struct{}), ctx: ctx, over: make(chan struct{})}
-	k.says.denied = make(chan struct{})
+	k.reported.denied = make(chan struct{})
 	options := pulsar.ClientOptions{
 		URL:                        c.ServiceURL,
 		ConnectionTimeout:          c.ConnectionTimeout,

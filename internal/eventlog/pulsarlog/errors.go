@@ -94,7 +94,7 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 		value T
 		err   error
 	}
-	begun, denied := time.Now(), k.says.watch()
+	begun, denied := time.Now(), k.reported.watch()
 	done := make(chan result)
 	gone := make(chan struct{})
 	go func() {
@@ -115,7 +115,7 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 		return r.value, classed(r.err)
 	case <-denied:
 		close(gone)
-		return none, fmt.Errorf("%w%s: check Auth", ErrDenied, k.says.since(begun))
+		return none, fmt.Errorf("%w%s: check Auth", ErrDenied, k.reported.since(begun))
 	case <-ctx.Done():
 		close(gone)
 		return none, ctx.Err()
@@ -127,6 +127,6 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 		return none, fmt.Errorf("cluster: %w", fs.ErrClosed)
 	case <-t.C:
 		close(gone)
-		return none, fmt.Errorf("no answer from the broker within %v%s: %w", limit, k.says.since(begun), eventlog.ErrTransient)
+		return none, fmt.Errorf("no answer from the broker within %v%s: %w", limit, k.reported.since(begun), eventlog.ErrTransient)
 	}
 }

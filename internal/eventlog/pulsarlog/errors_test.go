@@ -14,7 +14,7 @@ func TestClasses(t *testing.T) {
 	classes := []error{eventlog.ErrTransient, eventlog.ErrFenced, eventlog.ErrCorrupt, ErrDenied, ErrGone}
 	for _, c := range []struct {
 		err  error
-		want error // nil: none of them
+		want error // nil: no error of those
 	}{
 		{classed(errors.New("connection error")), eventlog.ErrTransient},
 		{classed(errors.New("server error: ServiceNotReady: Topic is temporarily unavailable")), eventlog.ErrTransient},

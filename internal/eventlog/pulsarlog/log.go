@@ -72,15 +72,15 @@ func (l *clientLog) Debugf(string, ...any) {}
 func (l *clientLog) Info(...any)           {}
 func (l *clientLog) Infof(string, ...any)  {}
 
-func (l *clientLog) Warn(args ...any)                 { l.say(fmt.Sprint(args...)) }
-func (l *clientLog) Warnf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
+func (l *clientLog) Warn(args ...any)                 { l.handle(fmt.Sprint(args...)) }
+func (l *clientLog) Warnf(format string, args ...any) { l.handle(fmt.Sprintf(format, args...)) }
 
 // Error logs no error of ours: the client retries what fails, or returns the error
 // from the call.
-func (l *clientLog) Error(args ...any)                 { l.say(fmt.Sprint(args...)) }
-func (l *clientLog) Errorf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
+func (l *clientLog) Error(args ...any)                 { l.handle(fmt.Sprint(args...)) }
+func (l *clientLog) Errorf(format string, args ...any) { l.handle(fmt.Sprintf(format, args...)) }
 
-func (l *clientLog) say(text string) {
+func (l *clientLog) handle(text string) {
 	if l.source != nil {
 		switch {
 		case discards(text) && l.message != nil:
@@ -92,7 +92,7 @@ func (l *clientLog) say(text string) {
 			}
 		}
 	}
-	l.cluster.says.hear(text)
+	l.cluster.reported.hear(text)
 	if isOurClosing(text) {
 		return
 	}

@@ -16,10 +16,10 @@ import (
 // Texts of the client's log. What it logs about a chunked message that was never
 // completed does not matter: such a message does not exist.
 const (
-	saysDiscarded  = "Discarding corrupted message"
-	saysClosing    = "closing or closed consumer" // by us
-	saysLostChunk  = "Received unexpected chunk messageId ["
-	saysRefused    = "Failed to establish connection with broker: '"
+	textDiscarded  = "Discarding corrupted message"
+	textClosing    = "closing or closed consumer" // by us
+	textLostChunk  = "Received unexpected chunk messageId ["
+	textRefused    = "Failed to establish connection with broker: '"
 	fieldOfReader  = "subscription"
 	fieldOfMessage = "msgID"
 )
@@ -46,16 +46,16 @@ func tooLarge(err error) bool {
 
 // refusesUs reports whether a log line means that authentication failed.
 func refusesUs(text string) bool {
-	return strings.HasPrefix(text, saysRefused) && strings.Contains(strings.ToLower(text), "authent")
+	return strings.HasPrefix(text, textRefused) && strings.Contains(strings.ToLower(text), "authent")
 }
 
 // discards reports whether the client skips a message that it cannot decode.
-func discards(text string) bool { return strings.HasPrefix(text, saysDiscarded) }
+func discards(text string) bool { return strings.HasPrefix(text, textDiscarded) }
 
 // misses reports whether the client has a chunk of a message but not the first one,
 // and for which entry, if the line names it.
 func misses(text string) (at entryID, known, ok bool) {
-	_, id, ok := strings.Cut(text, saysLostChunk)
+	_, id, ok := strings.Cut(text, textLostChunk)
 	if !ok {
 		return at, false, false
 	}
@@ -64,4 +64,4 @@ func misses(text string) (at entryID, known, ok bool) {
 }
 
 // isOurClosing reports whether a line only says that we closed a consumer.
-func isOurClosing(text string) bool { return strings.Contains(text, saysClosing) }
+func isOurClosing(text string) bool { return strings.Contains(text, textClosing) }

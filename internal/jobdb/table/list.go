@@ -243,10 +243,10 @@ func (r *reading[T]) inWindow(after []any) error {
 	}); err != nil {
 		return err
 	}
-	looked := edge
-	looked.Columns, looked.Rest = []string{"*"}, r.order("")+fmt.Sprintf(" LIMIT %d", window+1)
+	probe := edge
+	probe.Columns, probe.Rest = []string{"*"}, r.order("")+fmt.Sprintf(" LIMIT %d", window+1)
 	q := combined(r.all, -1)
-	q.Of, q.Args, q.Rest = &looked, slices.Concat(looked.Args, q.Args), r.order("")
+	q.Of, q.Args, q.Rest = &probe, slices.Concat(probe.Args, q.Args), r.order("")
 	if err := r.read(q); err != nil || until == nil || r.next != nil {
 		return err
 	}

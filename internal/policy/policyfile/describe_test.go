@@ -46,7 +46,7 @@ const ofNames, ofCounts = "1 to 63 of a-z, 0-9 and -, with a letter or digit at 
 func TestFieldsDocumented(t *testing.T) {
 	t.Parallel()
 	var rows strings.Builder
-	kind, said := "", map[string]bool{}
+	kind, described := "", map[string]bool{}
 	for _, f := range Fields() {
 		if f.Kind != kind {
 			kind = f.Kind
@@ -61,10 +61,10 @@ func TestFieldsDocumented(t *testing.T) {
 			unset = "required"
 		}
 		row := fmt.Sprintf("%s | %s |", unset, text)
-		if holds := unset == "required" && f.Type == "a mapping"; holds || unset == "" || said[f.Name()+row] {
+		if holds := unset == "required" && f.Type == "a mapping"; holds || unset == "" || described[f.Name()+row] {
 			continue
 		}
-		said[f.Name()+row] = true
+		described[f.Name()+row] = true
 		fmt.Fprintf(&rows, "| `%s` | %s\n", f.Path, row)
 	}
 	const path, from, to = "../../../docs/reference/fields.md", "<!-- fields: written by go test ./internal/policy/policyfile -rewrite -->\n", "\n<!-- end of fields -->"

@@ -170,26 +170,26 @@ func TestLaws(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "failures") {
 			f := drawFailure(t)
 			v := s.Evaluate(f, &c)
-			explained, rungs := s.Explain(f, &c)
+			explained, traces := s.Explain(f, &c)
 			if diff := cmp.Diff(v, explained); diff != "" {
 				t.Fatalf("Explain differs from Evaluate: %s", diff)
 			}
 			if diff := cmp.Diff(v, again.Evaluate(f, &c)); diff != "" {
 				t.Fatalf("after a round trip: %s", diff)
 			}
-			checkLadder(t, &v, rungs)
+			checkLadder(t, &v, traces)
 			checkVerdict(t, &v, f, &c)
 			c = granted(c, f, &v)
 		}
 	})
 }
 
-// checkLadder: the rung that matched is the last tried one and is the verdict's.
-func checkLadder(t *rapid.T, v *policy.Verdict, rungs []policy.Rung) {
+// checkLadder: the trace that matched is the last tried one and is the verdict's.
+func checkLadder(t *rapid.T, v *policy.Verdict, traces []policy.RuleTrace) {
 	matched := -1
-	for i, r := range rungs {
+	for i, r := range traces {
 		if r.Tried != (matched < 0) || r.Matched && !r.Tried || (r.Why != "") != (r.Failed != policy.NoMatcher) || (r.Failed != policy.NoMatcher) != (r.Tried && !r.Matched) {
-			t.Fatalf("rung %d of %+v", i, rungs)
+			t.Fatalf("trace %d of %+v", i, traces)
 		}
 		if r.Matched {
 			matched = i
@@ -199,7 +199,7 @@ func checkLadder(t *rapid.T, v *policy.Verdict, rungs []policy.Rung) {
 		}
 	}
 	if (v.Matcher != policy.NoMatcher) != (matched >= 0) {
-		t.Fatalf("matcher %s, ladder %+v", v.Matcher, rungs)
+		t.Fatalf("matcher %s, ladder %+v", v.Matcher, traces)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestParseCanonicalHeld(t *testing.T) {
 		mixed := held
 		for _, id := range append(held.Resources(), other.Resources()...) {
 			if rapid.Bool().Draw(t, "take "+id.String()) {
-				mixed = mixed.Taking(id, other)
+				mixed = mixed.Replacing(id, other)
 			}
 		}
 		data, before := mixed.Canonical(), held.Canonical()
@@ -342,9 +342,9 @@ func sameWithHeld(t interface {
 		for _, annotation := range []string{"", "p0, p3"} {
 			f := benchFailure(annotation)
 			f.Queue = queue
-			v, rungs := alone.Explain(f, nil)
-			w, rungsBoth := both.Explain(f, nil)
-			if diff := cmp.Diff(v, w) + cmp.Diff(rungs, rungsBoth); diff != "" {
+			v, traces := alone.Explain(f, nil)
+			w, tracesBoth := both.Explain(f, nil)
+			if diff := cmp.Diff(v, w) + cmp.Diff(traces, tracesBoth); diff != "" {
 				t.Fatalf("decided otherwise: %s", diff)
 			}
 		}

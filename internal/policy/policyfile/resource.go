@@ -143,8 +143,8 @@ func (s *Set) Without(ids ...ID) *Set {
 	return build(c)
 }
 
-// Taking returns the set with a resource as in another set, or without it if the other set does not have it.
-func (s *Set) Taking(id ID, from *Set) *Set {
+// Replacing returns the set with a resource as in another set, or without it if the other set does not have it.
+func (s *Set) Replacing(id ID, from *Set) *Set {
 	at, ok := from.find(id)
 	if !ok {
 		return s.Without(id)
@@ -293,7 +293,7 @@ func (c *content) clone() *content {
 // OwnOverride is a resource whose own fields kill or pause retries.
 type OwnOverride struct {
 	ID
-	Says        string
+	Text        string
 	PausedUntil int64 // Unix nanoseconds; 0: it kills
 }
 
@@ -307,13 +307,13 @@ func (s *Set) OwnOverrides() []OwnOverride {
 	}
 	settings := ID{Kind: KindSettings}
 	if s.GlobalMaxRetries() == 0 {
-		all = append(all, OwnOverride{ID: settings, Says: "globalMaxRetries: 0"})
+		all = append(all, OwnOverride{ID: settings, Text: "globalMaxRetries: 0"})
 	}
 	pause(settings, s.content.settings.PausedUntil)
 	for _, q := range s.content.bindings {
 		id := ID{KindQueue, string(q.Name)}
 		if q.Killed {
-			all = append(all, OwnOverride{ID: id, Says: "killed: true"})
+			all = append(all, OwnOverride{ID: id, Text: "killed: true"})
 		}
 		pause(id, q.PausedUntil)
 	}

@@ -157,7 +157,7 @@ func TestEdit(t *testing.T) {
 	if before == after || !strings.Contains(after, `"5000ms"`) || len(changed.Resources()) != 5 {
 		t.Errorf("after With: %s, %v", after, changed.Resources())
 	}
-	if back := changed.Taking(infra, s).Without(ID{Kind: KindQueue, Name: "b"}); back.Digest() != s.Digest() {
+	if back := changed.Replacing(infra, s).Without(ID{Kind: KindQueue, Name: "b"}); back.Digest() != s.Digest() {
 		t.Errorf("taken back: %s", back.Canonical())
 	}
 	if d := s.Detached("infra"); len(d.Users("infra")) != 0 || len(s.Users("infra")) != 2 {
@@ -191,7 +191,7 @@ func TestEditsAreCanonical(t *testing.T) {
 			case 0:
 				s = s.Without(id)
 			case 1:
-				s = s.Taking(id, other)
+				s = s.Replacing(id, other)
 			case 2:
 				s = s.Detached(id.Name)
 			default:

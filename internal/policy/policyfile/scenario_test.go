@@ -67,8 +67,8 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	case "explain":
 		// Like evaluate, and print the ladder.
 		f, c := parseFacts(t, d.Input, s.counts)
-		v, rungs := s.set.Explain(f, c)
-		return printRungs(rungs) + printVerdict(&v, f)
+		v, traces := s.set.Explain(f, c)
+		return printTraces(traces) + printVerdict(&v, f)
 	case "forget":
 		// Forget what was kept.
 		s.counts = policy.Counts{}
@@ -246,9 +246,9 @@ func printVerdict(v *policy.Verdict, f *policy.Failure) string {
 	return b.String()
 }
 
-func printRungs(rungs []policy.Rung) string {
+func printTraces(traces []policy.RuleTrace) string {
 	var b strings.Builder
-	for _, r := range rungs {
+	for _, r := range traces {
 		switch {
 		case !r.Tried:
 			fmt.Fprintf(&b, "  %s/%s not tried\n", r.Policy, r.Rule)

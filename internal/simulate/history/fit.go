@@ -33,7 +33,7 @@ type model struct {
 	times    lengths
 	failures []simulate.Failure
 	of       []tally        // for each failure, of the runs that none of those before it has ended
-	again    [][2][]tally   // likewise, of those that follow such a failure: on the same node, on another
+	again    [][2][]tally   // for each failure, of the runs that follow such a failure: on the same node, on another
 	counts   map[string]int // by cause
 	written  bool           // into the file, with anchors
 }

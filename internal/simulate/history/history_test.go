@@ -337,7 +337,7 @@ func TestBadInput(t *testing.T) {
 	_ = z.Close()
 	for _, c := range []struct {
 		text []byte
-		says string
+		want string
 	}{
 		{nil, "h.jsonl.gz is not a recording"},
 		{[]byte("no gzip"), "h.jsonl.gz is not a recording"},
@@ -348,8 +348,8 @@ func TestBadInput(t *testing.T) {
 		{recorded(t, begin, []*pb.Event{submit("a", "1")}, []*pb.Event{submit("b", "-1")}), `h.jsonl.gz:2: job "b": its request of cpu is "-1"`},
 		{recorded(t, begin, []*pb.Event{submit("a", "many")}), `h.jsonl.gz:1: job "a": its request of cpu is "many"`},
 	} {
-		if _, err := history.Read(bytes.NewReader(c.text), "h.jsonl.gz"); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
+		if _, err := history.Read(bytes.NewReader(c.text), "h.jsonl.gz"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 }

@@ -167,9 +167,9 @@ func TestDeterminism(t *testing.T) {
 func TestNothingHappens(t *testing.T) {
 	t.Parallel()
 	text := write(t, [][]*simulate.Result{{{Candidate: "none", Resources: []string{"cpu"}, Queues: []simulate.QueueResult{{Queue: "q"}}}}})
-	for _, says := range []string{"There is nothing to show.", "1 seed", "Fewer than six seeds", "<bdi>none</bdi>"} {
-		if !strings.Contains(text, says) {
-			t.Errorf("the page does not say %q:\n%s", says, text)
+	for _, want := range []string{"There is nothing to show.", "1 seed", "Fewer than six seeds", "<bdi>none</bdi>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
 		}
 	}
 }

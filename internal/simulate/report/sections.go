@@ -27,7 +27,7 @@ func distributions(results [][]*simulate.Result, _ []simulate.Comparison) sectio
 	} {
 		f := figure{Title: kind.title, Axes: "time (logarithmic, from one second) → percent of jobs", Table: table{Head: []string{"Candidate", "p5", "p25", "p50", "p75", "p95", "p99", "p100"}}}
 		p := picture{id: kind.id, title: kind.title, height: 270, y: ticks(1, percent)}
-		least, most, said := 0.0, 0.0, []string{}
+		least, most, sentences := 0.0, 0.0, []string{}
 		for i, of := range results {
 			times := averages(of, kind.of)
 			if times == nil {
@@ -43,14 +43,14 @@ func distributions(results [][]*simulate.Result, _ []simulate.Comparison) sectio
 			most = max(most, times[100])
 			p.lines = append(p.lines, l)
 			f.Legend = append(f.Legend, legend{simulate.Letter(i) + " " + clean(of[0].Candidate), i % len(palette()), l.dashed})
-			said = append(said, fmt.Sprintf("%s: half within %s, 95%% within %s, all within %s", simulate.Letter(i), simulate.Seconds(times[50]), simulate.Seconds(times[95]), simulate.Seconds(times[100])))
+			sentences = append(sentences, fmt.Sprintf("%s: half within %s, 95%% within %s, all within %s", simulate.Letter(i), simulate.Seconds(times[50]), simulate.Seconds(times[95]), simulate.Seconds(times[100])))
 			r := row{Name: simulate.Letter(i)}
 			for _, n := range []int{5, 25, 50, 75, 95, 99, 100} {
 				r.Cells = append(r.Cells, cell{Text: simulate.Seconds(times[n])})
 			}
 			f.Table.Rows = append(f.Table.Rows, r)
 		}
-		p.x, p.desc = durations(least, most), strings.Join(said, "; ")+"."
+		p.x, p.desc = durations(least, most), strings.Join(sentences, "; ")+"."
 		out.add(f, &p)
 	}
 	return out
@@ -150,7 +150,7 @@ func (f *figure) fill(p *picture, r *simulate.Result, all []series, format func(
 		f.Axes += fmt.Sprintf("; the %d of %d with the largest averages", maxLines, len(all))
 		slices.SortStableFunc(all, func(a, b series) int { return cmp.Compare(mean(b), mean(a)) })
 	}
-	var said []string
+	var sentences []string
 	for i, s := range all {
 		average, most := format(round(mean(s))), format(round(slices.Max(append([]float64{0}, s.values...))))
 		f.Table.Rows = append(f.Table.Rows, row{clean(s.name), []cell{{Text: average}, {Text: most}}})
@@ -164,9 +164,9 @@ func (f *figure) fill(p *picture, r *simulate.Result, all []series, format func(
 		}
 		p.lines = append(p.lines, l)
 		f.Legend = append(f.Legend, legend{clean(s.name), s.color % len(palette()), l.dashed})
-		said = append(said, fmt.Sprintf("%s: %s on average, at most %s", s.name, average, most))
+		sentences = append(sentences, fmt.Sprintf("%s: %s on average, at most %s", s.name, average, most))
 	}
-	p.desc = strings.Join(said, "; ") + "."
+	p.desc = strings.Join(sentences, "; ") + "."
 }
 
 func round(v float64) float64 {
@@ -201,7 +201,7 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 	for m, measure := range all[0].Parts[parts[0]].Measures {
 		f := figure{Title: strings.ToUpper(measure.Name[:1]) + measure.Name[1:], Axes: strings.ToLower(string(by)) + " → median", Table: table{Head: []string{string(by)}}}
 		p := picture{id: fmt.Sprintf("%s-%d", strings.ToLower(string(by)), m), title: f.Title, y: []tick{{Value: 0}}}
-		most, group, said := 0.0, float64(len(all))+0.7, []string{}
+		most, group, sentences := 0.0, float64(len(all))+0.7, []string{}
 		for i := range all {
 			f.Table.Head = append(f.Table.Head, simulate.Letter(i))
 			f.Legend = append(f.Legend, legend{simulate.Letter(i) + " " + clean(all[i].Candidate), i % len(palette()), false})
@@ -224,10 +224,10 @@ func bars(all []simulate.Comparison, by simulate.PartKind, title, lead string) s
 				r.Cells, values = append(r.Cells, cell{Text: text}), append(values, simulate.Letter(i)+" "+text)
 			}
 			f.Table.Rows = append(f.Table.Rows, r)
-			said = append(said, all[0].Parts[part].Name()+": "+strings.Join(values, ", "))
+			sentences = append(sentences, all[0].Parts[part].Name()+": "+strings.Join(values, ", "))
 		}
 		p.y = append(p.y, tick{Value: float64(len(parts)) * group})
-		p.x, p.desc, p.height = ticks(most, plain), strings.Join(said, "; ")+".", 60+int(float64(len(parts))*group*13)
+		p.x, p.desc, p.height = ticks(most, plain), strings.Join(sentences, "; ")+".", 60+int(float64(len(parts))*group*13)
 		out.add(f, &p)
 	}
 	return out

@@ -23,7 +23,7 @@ func (s *Scheduler) calmAsArmada() bool {
 	o.grow()
 	for q := range int32(len(c.queues)) {
 		if p := &o.queues[q]; !p.known {
-			o.lookAsArmada(q)
+			o.inspectAsArmada(q)
 		}
 		c.queues[q].next, o.queues[q].turn = o.queues[q].last+1, o.queues[q].returned
 		o.advance(q)
@@ -56,8 +56,8 @@ func (s *Scheduler) calmAsArmada() bool {
 	}
 }
 
-// lookAsArmada finds the turns of a queue's gangs that run.
-func (o *outlook) lookAsArmada(q int32) {
+// inspectAsArmada finds the turns of a queue's gangs that run.
+func (o *outlook) inspectAsArmada(q int32) {
 	c, p := o.c, &o.queues[q]
 	p.known, p.last, p.returned = true, none, key{level: int32(c.levels)} // before all others
 	copy(o.sum, c.of(c.amounts.placed, q))

@@ -81,7 +81,7 @@ func (s *Scheduler) calmCycle() bool {
 	}
 	for q := range o.queues {
 		if !o.queues[q].known {
-			o.look(int32(q))
+			o.inspect(int32(q))
 		}
 		o.queues[q].next = 0
 	}
@@ -98,7 +98,7 @@ func (s *Scheduler) calmCycle() bool {
 		case o.findsFree(gang):
 			s.last.started = append(s.last.started, gang.members...)
 			at := o.places[g]
-			o.look(gang.queue)
+			o.inspect(gang.queue)
 			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {
 				p.next++
 			}
@@ -153,8 +153,8 @@ func (o *outlook) grow() {
 	}
 }
 
-// look finds the turns and candidates of a queue.
-func (o *outlook) look(q int32) {
+// inspect finds the turns and candidates of a queue.
+func (o *outlook) inspect(q int32) {
 	c, p := o.c, &o.queues[q]
 	p.known, p.candidates, o.distinct = true, p.candidates[:0], o.distinct[:0]
 	o.grow()
@@ -283,7 +283,7 @@ func (o *outlook) mayDisplace(g int32) bool {
 		}
 	}
 	o.reserve(g)
-	defer o.release()
+	defer o.unreserve()
 	if gang.label != "" {
 		return slices.ContainsFunc(c.labelled(gang.label).nodes, func(nodes []int32) bool { return o.haveRoom(gang, nodes) })
 	}
@@ -326,7 +326,7 @@ func (o *outlook) reserve(g int32) {
 	}
 }
 
-func (o *outlook) release() {
+func (o *outlook) unreserve() {
 	for _, n := range o.nodes {
 		o.isReserved[n] = false
 		clear(o.c.of(o.reserved, n))

@@ -91,14 +91,14 @@ func (st *story) alike() {
 	}
 }
 
-func (st *story) say(format string, args ...any) {
+func (st *story) logf(format string, args ...any) {
 	st.log = append(st.log, fmt.Sprintf(format, args...))
 }
 
 // queue has a job queued, new or not. What Queue refuses, Schedule must refuse too.
 func (st *story) queue(j Job) {
 	q := &st.in.queues[st.of[j.ID]]
-	st.say("queue %+v in %s", j, q.Name)
+	st.logf("queue %+v in %s", j, q.Name)
 	err := st.s.Queue(q.Name, j)
 	jobs, runs := q.Jobs, maps.Clone(st.in.running)
 	delete(st.in.running, j.ID)
@@ -120,7 +120,7 @@ func (st *story) submit() {
 }
 
 func (st *story) remove(id string) {
-	st.say("remove %s", id)
+	st.logf("remove %s", id)
 	st.s.Remove(id)
 	delete(st.in.running, id)
 	delete(st.could, id)
@@ -251,7 +251,7 @@ func (st *story) change() {
 			st.setNodes()
 		}
 	case 11:
-		st.say("time passes")
+		st.logf("time passes")
 		st.in.config.Now = st.in.config.Now.Add(time.Duration(r.IntN(4)) * time.Second / 2)
 	case 12:
 		if j, ok := st.any(r.IntN(2) == 0); ok {
@@ -290,7 +290,7 @@ func (st *story) setNodes() {
 		st.in.nodes = append(st.in.nodes, n)
 	}
 	r.Shuffle(len(st.in.nodes), func(i, k int) { st.in.nodes[i], st.in.nodes[k] = st.in.nodes[k], st.in.nodes[i] })
-	st.say("nodes %+v", st.in.nodes)
+	st.logf("nodes %+v", st.in.nodes)
 	clear(st.could)
 	if err := st.s.SetNodes(st.in.nodes); err != nil {
 		st.t.Fatal(err)
@@ -308,7 +308,7 @@ func (st *story) cycle() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.say("cycle: calm %v, %+v", st.s.calm, changes)
+	st.logf("cycle: calm %v, %+v", st.s.calm, changes)
 	got := st.s.Result()
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("Schedule (-) and Cycle (+) differ:\n%s\nafter:\n%s", diff.Diff(want, got), strings.Join(st.log, "\n"))
@@ -394,7 +394,7 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	var seen seen
 	for seed := first; seed != first+uint64(n); seed++ {
 		st := newStory(t, seed, &seen)
-		st.say("seed %d, queues %+v, nodes %+v, config %+v", seed, st.in.queues, st.in.nodes, st.in.config)
+		st.logf("seed %d, queues %+v, nodes %+v, config %+v", seed, st.in.queues, st.in.nodes, st.in.config)
 		for range 12 {
 			for range st.r.IntN(1 + st.r.IntN(6)) {
 				st.change()

@@ -16,9 +16,9 @@ import (
 // TestMain lets each test draw 500 instances, the same ones each time. With -rapid.checks they are random.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	told := false
-	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "rapid.checks" })
-	if !told {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
 		checks := "500"
 		if testing.Short() {
 			checks = "100"

@@ -56,7 +56,7 @@ type cycle struct {
 	gangs  []*gang
 
 	// Each by the index of a job.
-	node     []*scheduling.Node // that the job has; nil: none
+	node     []*scheduling.Node // that the job has; nil: it has no node
 	reserved []bool             // the job was evicted, and has a reservation on the node where it ran
 }
 

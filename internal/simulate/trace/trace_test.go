@@ -64,7 +64,7 @@ func TestRead(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	row := func(from, to string) string { return strings.Replace(pods, from, to, 1) }
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, want string }{
 		{"", "f.csv: the file is empty"},
 		{podHeading, "f.csv: the trace holds no pod"},
 		{row("qos,", "class,"), "f.csv:1: columns are missing: qos"},
@@ -82,8 +82,8 @@ func TestBadInput(t *testing.T) {
 		{podHeading + "c,0,0,0,0,,LS,Pending,200,300,\n", "no pod of the trace ran"},
 		{"\x1f\x8bnonsense", "f.csv: "},
 	} {
-		if _, _, err := trace.Pods(strings.NewReader(c.text), "f.csv", 1); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
+		if _, _, err := trace.Pods(strings.NewReader(c.text), "f.csv", 1); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 	for _, load := range []float64{0, -1, 1e9} {
@@ -98,15 +98,15 @@ func TestBadInput(t *testing.T) {
 	if _, _, err := trace.Pods(bytes.NewReader(zipped.Bytes()[:zipped.Len()-12]), "f.csv.gz", 1); err == nil || !strings.Contains(err.Error(), "f.csv.gz: the file is truncated after") {
 		t.Error(err)
 	}
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, want string }{
 		{"", "the file is empty"},
 		{nodeHeading, "the trace holds no node"},
 		{nodeHeading + "n,1,1,NaN,\n", `f.csv:2: gpu is "NaN"`},
 		{nodeHeading + "n,1,1,1,\nn,1,1,1,\n", `f.csv:3: there are two nodes "n"`},
 		{nodeHeading + ",1,1,1,\n", "f.csv:2: sn is empty"},
 	} {
-		if _, _, err := trace.Nodes(strings.NewReader(c.text), "f.csv"); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
+		if _, _, err := trace.Nodes(strings.NewReader(c.text), "f.csv"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ var randoms = []struct {
 	file string
 	n    int
 	draw func(seed uint64) situation
-	// said is what docs/internals/scheduling.md says.
-	said string
+	// sentence is what docs/internals/scheduling.md says.
+	sentence string
 }{
 	{
 		"testdata/random.txt", 500, randomSituation,
@@ -64,7 +64,7 @@ func TestRandomSituations(t *testing.T) {
 				documented++
 			}
 		}
-		said := fmt.Sprintf(set.said, all, preempting, like, likePreempting, documented)
+		said := fmt.Sprintf(set.sentence, all, preempting, like, likePreempting, documented)
 		if all != set.n || !strings.Contains(strings.Join(strings.Fields(string(docs)), " "), said) {
 			t.Errorf("%s does not say: %s", docFile, said)
 		}

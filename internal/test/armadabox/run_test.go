@@ -257,7 +257,7 @@ func (r *run) until(what string, holds func() bool) error {
 		if dead := r.Died(); dead != nil {
 			return false, fmt.Errorf("ended by themselves: %q", dead)
 		}
-		if last = r.look(); last != nil {
+		if last = r.observe(); last != nil {
 			return false, nil
 		}
 		if err := r.jobs().Anytime(); err != nil {
@@ -271,10 +271,10 @@ func (r *run) until(what string, holds func() bool) error {
 	return nil
 }
 
-func (r *run) look() (err error) {
+func (r *run) observe() (err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 	defer cancel()
-	r.seen, err = scenario.Look(ctx, r.db, r.Set())
+	r.seen, err = scenario.ReadJobs(ctx, r.db, r.Set())
 	return err
 }
 

@@ -63,8 +63,8 @@ func (r *run) right(s scenario.Step, out string, err error) error {
 		return err
 	case s.Refuse && err == nil:
 		return fmt.Errorf("%s%s%s was not refused:\n%s", s.Do, s.Ask, s.Query, out)
-	case !regexp.MustCompile(s.Says).MatchString(out):
-		return fmt.Errorf("%s%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Query, s.Says, out)
+	case !regexp.MustCompile(s.Output).MatchString(out):
+		return fmt.Errorf("%s%s%s printed nothing like %s:\n%s", s.Do, s.Ask, s.Query, s.Output, out)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (r *run) await(m scenario.Moment) error {
 	stays, cancel := context.WithTimeout(r.ctx, time.Duration(m.Stays))
 	defer cancel()
 	broken := e2e.Until(stays, func() (bool, error) {
-		if err := r.look(); err != nil {
+		if err := r.observe(); err != nil {
 			return false, nil
 		}
 		return !holds(), nil

@@ -109,7 +109,7 @@ func simulated(tb testing.TB, jobs int) *history {
 			lives = append(lives, s.life(next))
 		}
 		i := s.IntN(len(lives))
-		s.say(lives[i][0])
+		s.append(lives[i][0])
 		if lives[i] = lives[i][1:]; len(lives[i]) == 0 {
 			lives[i] = lives[len(lives)-1]
 			lives = lives[:len(lives)-1]
@@ -204,8 +204,8 @@ func (s *simulator) lengthen(ev *pb.Event) {
 	}
 }
 
-// say appends one message.
-func (s *simulator) say(st step) {
+// append appends one message.
+func (s *simulator) append(st step) {
 	s.now = s.now.Add(time.Duration(s.Int64N(int64(8 * time.Second))))
 	st.event.Created = &pb.Timestamp{Seconds: s.now.Unix(), Nanos: int32(s.now.Nanosecond())}
 	q := simulatedQueues[st.queue]

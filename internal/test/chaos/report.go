@@ -33,61 +33,61 @@ func (n *notes) add(text string) {
 // report is the summary, as markdown.
 func (c *campaign) report(violations []string, err error) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("Seed %d: %d faults in %s, %d checks, %d violations.", c.settings.seed, len(c.entries), time.Since(c.began).Round(time.Second), c.checks, len(violations))
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("Seed %d: %d faults in %s, %d checks, %d violations.", c.settings.seed, len(c.entries), time.Since(c.began).Round(time.Second), c.checks, len(violations))
 	if err != nil {
-		say("It ended early: %v", err)
+		line("It ended early: %v", err)
 	}
 	for i, v := range violations {
 		if i == 50 {
-			say("* … and more")
+			line("* … and more")
 			break
 		}
-		say("* %s", v)
+		line("* %s", v)
 	}
 	lives, without := 0, 0
 	for _, m := range c.evaluators {
 		lives, without = lives+m.lives, without+m.without
 	}
 	s := c.sum
-	say("\n| | |\n|---|---|")
-	say("| partitions, events fed a second | %d, %d |", c.settings.partitions, c.settings.rate)
-	say("| messages, answered | %d, %d |", s.Messages, s.Answered)
-	say("| failed runs, each with one record | %d |", s.Failed)
-	say("| decisions, not decided, parked | %d, %d, %d |", s.Decisions, s.NotDecided, s.Parked)
-	say("| groups bound, ended; jobs that are no member of the one they name | %d, %d; %d |", s.Groups.Bound, s.Groups.Ended, s.Groups.Found)
-	say("| members held, released, restarted, stopped | %d, %d, %d, %d |", s.Groups.Held, s.Groups.Released, s.Groups.Restarted, s.Groups.Stopped)
-	say("| failed runs that a restart or an end had told to stop | %d |", s.Groups.Absorbed)
-	say("| envelopes, claims | %d, %d |", s.Envelopes, s.Claims)
-	say("| rows of the job database | %d |", s.Rows)
-	say("| evaluators' lives, without a lease | %d, %d |", lives, without)
-	say("| checkpoints restored | %d |", c.restored())
-	say("| messages of decisions that were ignored | %s |", counts(s.Ignored))
+	line("\n| | |\n|---|---|")
+	line("| partitions, events fed a second | %d, %d |", c.settings.partitions, c.settings.rate)
+	line("| messages, answered | %d, %d |", s.Messages, s.Answered)
+	line("| failed runs, each with one record | %d |", s.Failed)
+	line("| decisions, not decided, parked | %d, %d, %d |", s.Decisions, s.NotDecided, s.Parked)
+	line("| groups bound, ended; jobs that are no member of the one they name | %d, %d; %d |", s.Groups.Bound, s.Groups.Ended, s.Groups.Found)
+	line("| members held, released, restarted, stopped | %d, %d, %d, %d |", s.Groups.Held, s.Groups.Unheld, s.Groups.Restarted, s.Groups.Stopped)
+	line("| failed runs that a restart or an end had told to stop | %d |", s.Groups.Absorbed)
+	line("| envelopes, claims | %d, %d |", s.Envelopes, s.Claims)
+	line("| rows of the job database | %d |", s.Rows)
+	line("| evaluators' lives, without a lease | %d, %d |", lives, without)
+	line("| checkpoints restored | %d |", c.restored())
+	line("| messages of decisions that were ignored | %s |", counts(s.Ignored))
 	late := map[string]int{}
 	for _, t := range c.tails {
 		for why, n := range t.late {
 			late[why] += n
 		}
 	}
-	say("| of those, never accepted: garbage, and envelopes of old owners | %s |", counts(late))
-	say("\nSeconds; p50 / p90 / max. Recovery: until every partition answered a probe published after the fault. Of its slowest partition: until the")
-	say("probe was in the log, until the partition was claimed anew (where it was: n), and from the later of the two to the answer.")
-	say("Job database: until all these answers were in it.\n")
-	say("| fault | n | lasted | recovery | probe durable | claimed | n | answer | job database |")
-	say("|---|---|---|---|---|---|---|---|---|")
+	line("| of those, never accepted: garbage, and envelopes of old owners | %s |", counts(late))
+	line("\nSeconds; p50 / p90 / max. Recovery: until every partition answered a probe published after the fault. Of its slowest partition: until the")
+	line("probe was in the log, until the partition was claimed anew (where it was: n), and from the later of the two to the answer.")
+	line("Job database: until all these answers were in it.\n")
+	line("| fault | n | lasted | recovery | probe durable | claimed | n | answer | job database |")
+	line("|---|---|---|---|---|---|---|---|---|")
 	for _, k := range kinds() {
 		c.row(&b, k.name+": "+k.means, func(e entry) bool { return e.Kind == k.name })
 	}
 	c.row(&b, "all", func(entry) bool { return true })
 	if len(c.notes.all) > 0 {
-		say("\nAlso seen:")
+		line("\nAlso seen:")
 		for _, text := range slices.Sorted(maps.Keys(c.notes.all)) {
-			say("* %d× %s", c.notes.all[text], text)
+			line("* %d× %s", c.notes.all[text], text)
 		}
 	}
 	for _, m := range c.members() {
 		for _, d := range m.deaths {
-			say("* %s ended by itself: %s", m.name, d)
+			line("* %s ended by itself: %s", m.name, d)
 		}
 	}
 	return b.String()

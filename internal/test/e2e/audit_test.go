@@ -73,21 +73,21 @@ func TestAudits(t *testing.T) {
 			t.Errorf("%v on Pulsar gives\n%s\nand alone\n%s", args, a, b)
 		}
 	}
-	if said := ok(w.Ctl(w.ctx, "replay", "--verify")); !strings.Contains(said, "byte for byte") || strings.Contains(said, "0 decisions") {
-		t.Errorf("replay --verify on Pulsar said\n%s", said)
+	if out := ok(w.Ctl(w.ctx, "replay", "--verify")); !strings.Contains(out, "byte for byte") || strings.Contains(out, "0 decisions") {
+		t.Errorf("replay --verify on Pulsar said\n%s", out)
 	}
-	if said := ok(w.Ctl(w.ctx, "verify")); !strings.Contains(said, "byte for byte") {
-		t.Errorf("verify on Pulsar said\n%s", said)
+	if out := ok(w.Ctl(w.ctx, "verify")); !strings.Contains(out, "byte for byte") {
+		t.Errorf("verify on Pulsar said\n%s", out)
 	}
-	if said := ok(w.Ctl(w.ctx, "whatif", "--policies", w.Policies)); !strings.Contains(said, ": 0 of ") {
-		t.Errorf("whatif of the policies that decided said\n%s", said)
+	if out := ok(w.Ctl(w.ctx, "whatif", "--policies", w.Policies)); !strings.Contains(out, ": 0 of ") {
+		t.Errorf("whatif of the policies that decided said\n%s", out)
 	}
 	never := fmt.Sprintf("policies.%s.rules[%s].retryLimit=0", decision.Policy, decision.Rule)
-	if said, err := w.Ctl(w.ctx, "whatif", "--set", never); exitCode(err) != 1 || !strings.Contains(said, never) || strings.Contains(said, ": 0 of ") {
-		t.Errorf("whatif --set %s: %v\n%s", never, err, said)
+	if out, err := w.Ctl(w.ctx, "whatif", "--set", never); exitCode(err) != 1 || !strings.Contains(out, never) || strings.Contains(out, ": 0 of ") {
+		t.Errorf("whatif --set %s: %v\n%s", never, err, out)
 	}
-	if said := ok(w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)); strings.Count(said, ": equal") != 3 {
-		t.Errorf("jobdb verify on Pulsar said\n%s", said)
+	if out := ok(w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)); strings.Count(out, ": equal") != 3 {
+		t.Errorf("jobdb verify on Pulsar said\n%s", out)
 	}
 
 	// What is wrong is found there, too.
@@ -96,9 +96,9 @@ func TestAudits(t *testing.T) {
 	defer raw.Close()
 	_, err = raw.ExecContext(w.ctx, `UPDATE decisions SET global_limit = global_limit + 1 WHERE job_id = ?`, decision.JobID)
 	w.must(err)
-	said, err := w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)
-	if exitCode(err) != 1 || !strings.Contains(said, "GlobalLimit is") {
-		t.Errorf("jobdb verify of a changed row: %v\n%s", err, said)
+	out, err := w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)
+	if exitCode(err) != 1 || !strings.Contains(out, "GlobalLimit is") {
+		t.Errorf("jobdb verify of a changed row: %v\n%s", err, out)
 	}
 	for _, c := range []struct {
 		args []string
@@ -109,8 +109,8 @@ func TestAudits(t *testing.T) {
 		{[]string{"jobdb", "verify"}, "--job-db"},
 		{[]string{"replay", "--verify", "--data", "x"}, "--data"},
 	} {
-		if said, err := w.Ctl(w.ctx, c.args...); exitCode(err) != 2 || !strings.Contains(said, c.want) {
-			t.Errorf("%v on Pulsar: %v, want exit code 2 and %q\n%s", c.args, err, c.want, said)
+		if out, err := w.Ctl(w.ctx, c.args...); exitCode(err) != 2 || !strings.Contains(out, c.want) {
+			t.Errorf("%v on Pulsar: %v, want exit code 2 and %q\n%s", c.args, err, c.want, out)
 		}
 	}
 }

@@ -30,13 +30,13 @@ func TestVerifyAfterBack(t *testing.T) {
 	logs, err := w.Open()
 	w.must(err)
 	defer logs.Close()
-	ctl := func(code int, says []string, args ...string) {
+	ctl := func(code int, want []string, args ...string) {
 		t.Helper()
 		out, err := w.Ctl(w.ctx, args...)
 		if exitCode(err) != code {
 			t.Fatalf("%v: %v, want exit code %d\n%s", args, err, code, out)
 		}
-		for _, text := range says {
+		for _, text := range want {
 			if !strings.Contains(out, text) {
 				t.Errorf("%v does not say %q:\n%s", args, text, out)
 			}

@@ -48,7 +48,7 @@ func TestDenied(t *testing.T) {
 	w := newWorldOn(t, broker, 1)
 	soon := time.Now().Add(time.Hour)
 	w.admin(http.MethodPost, "namespaces/"+w.Namespace+"/permissions/refloat", `["produce","consume"]`)
-	for _, tt := range []struct{ name, token, says string }{
+	for _, tt := range []struct{ name, token, want string }{
 		{"another key", token(t, "refloat", soon, strings.ToUpper(secret)), "denied by the broker"},
 		{"expired", token(t, "refloat", time.Now().Add(-time.Hour), secret), "denied by the broker"},
 		{"not allowed", token(t, "stranger", soon, secret), "denied by the broker"},
@@ -58,8 +58,8 @@ func TestDenied(t *testing.T) {
 			w.must(err)
 			w.processes = append(w.processes, p)
 			w.until("the evaluator says no", func() bool { return p.Ended() || strings.Contains(p.Text(), "partition refused") })
-			if !strings.Contains(p.Text(), tt.says) {
-				t.Errorf("it does not say %q:\n%s", tt.says, p.Tail())
+			if !strings.Contains(p.Text(), tt.want) {
+				t.Errorf("it does not say %q:\n%s", tt.want, p.Tail())
 			}
 			if strings.Contains(p.Text(), tt.token) {
 				t.Error("it prints its token")

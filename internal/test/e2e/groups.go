@@ -72,14 +72,14 @@ func groupHistories() (*pool, error) {
 
 // Groups counts records of groups.
 type Groups struct {
-	Bound, Found, Ended                int
-	Held, Released, Restarted, Stopped int // members
-	Absorbed                           int // failures of runs that were told to stop, or of what has ended
+	Bound, Found, Ended              int
+	Held, Unheld, Restarted, Stopped int // members
+	Absorbed                         int // failures of runs that were told to stop, or of what has ended
 }
 
 func (g *Groups) add(o *Groups) {
 	g.Bound, g.Found, g.Ended = g.Bound+o.Bound, g.Found+o.Found, g.Ended+o.Ended
-	g.Held, g.Released, g.Restarted, g.Stopped = g.Held+o.Held, g.Released+o.Released, g.Restarted+o.Restarted, g.Stopped+o.Stopped
+	g.Held, g.Unheld, g.Restarted, g.Stopped = g.Held+o.Held, g.Unheld+o.Unheld, g.Restarted+o.Restarted, g.Stopped+o.Stopped
 	g.Absorbed += o.Absorbed
 }
 
@@ -88,17 +88,17 @@ func (g *Groups) add(o *Groups) {
 type groupScan struct {
 	Groups
 
-	wrong []string
-	ended map[string]bool   // groups
-	held  map[string]bool   // jobs
-	told  map[Run]uint32    // runs that a restart told to stop, and its generation
-	begun map[string]uint32 // generation of each job's last restart
-	used  map[string]uint32 // restarts of each group
+	wrong       []string
+	ended       map[string]bool   // groups
+	held        map[string]bool   // jobs
+	stoppedRuns map[Run]uint32    // runs that a restart told to stop, and its generation
+	begun       map[string]uint32 // generation of each job's last restart
+	used        map[string]uint32 // restarts of each group
 }
 
 func newGroupScan() groupScan {
 	return groupScan{
-		ended: map[string]bool{}, held: map[string]bool{}, told: map[Run]uint32{}, begun: map[string]uint32{}, used: map[string]uint32{},
+		ended: map[string]bool{}, held: map[string]bool{}, stoppedRuns: map[Run]uint32{}, begun: map[string]uint32{}, used: map[string]uint32{},
 	}
 }
 
@@ -130,7 +130,7 @@ func (s *groupScan) take(r *pb.Record) {
 		}
 		s.held[v.MemberHeld.JobId] = true
 	case *pb.Record_MemberReleased:
-		s.Released++
+		s.Unheld++
 		s.starts(v.MemberReleased)
 		if !s.held[v.MemberReleased.JobId] {
 			s.bad("job %s is released that is not held", v.MemberReleased.JobId)
@@ -172,7 +172,7 @@ func (s *groupScan) restart(m *pb.MemberChange) {
 		s.bad("job %s is restarted to generation %d after %d", m.JobId, g, s.begun[m.JobId])
 	}
 	s.begun[m.JobId] = m.Member.GetGeneration()
-	s.told[Run{m.JobId, m.RunId}] = m.Member.GetGeneration()
+	s.stoppedRuns[Run{m.JobId, m.RunId}] = m.Member.GetGeneration()
 }
 
 func (s *groupScan) decision(d *pb.Decision) {
@@ -181,7 +181,7 @@ func (s *groupScan) decision(d *pb.Decision) {
 	}
 	k := groupKey(d.Queue, d.JobSet, d.Member.Group)
 	absorbed := d.Code == uint32(policy.GroupOver) || d.Code == uint32(policy.GroupRestart) && d.GroupVerdict == nil
-	if generation, told := s.told[Run{d.JobId, d.RunId}]; told && !absorbed {
+	if generation, wasStopped := s.stoppedRuns[Run{d.JobId, d.RunId}]; wasStopped && !absorbed {
 		s.bad("run %s of job %s is decided by itself, which the restart to generation %d told to stop", d.RunId, d.JobId, generation)
 	}
 	if s.ended[k] && d.Code != uint32(policy.GroupOver) {

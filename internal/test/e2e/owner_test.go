@@ -86,7 +86,7 @@ func TestNoHistory(t *testing.T) {
 		name    string
 		decided bool   // what came before was, and its state is here
 		lost    bool   // it was, and its state is not
-		said    int    // what the chain then says of it
+		counted int    // what the chain then says of it
 		finds   string // doctor, while the partition is refused
 		doctor  int    // its exit code
 	}{
@@ -128,7 +128,7 @@ func TestNoHistory(t *testing.T) {
 			defer l.Close()
 			w.until("what is held is answered", func() bool {
 				chain := w.chain(l)
-				return chain.Accepted == tt.said && chain.has("c0001") == tt.decided && !chain.has("c0002") && chain.has("c0003")
+				return chain.Accepted == tt.counted && chain.has("c0001") == tt.decided && !chain.has("c0002") && chain.has("c0003")
 			})
 			if n := w.scrape(c).Sum("refloat_refused"); n != 0 {
 				t.Errorf("refused: %v, want 0", n)
@@ -194,12 +194,12 @@ func TestPartitions(t *testing.T) {
 	w.feedOne("c0001")
 	w.must(w.Settled(w.ctx))
 	w.admin(http.MethodPost, w.path("events")+"/partitions", "3")
-	ends := func(p *Process, says string) {
+	ends := func(p *Process, message string) {
 		t.Helper()
 		code, err := p.ExitCode(w.ctx)
 		w.must(err)
-		if code == 0 || !strings.Contains(p.Text(), says) {
-			t.Errorf("%s ended with code %d; want another, and %q:\n%s", p.Name, code, says, p.Tail())
+		if code == 0 || !strings.Contains(p.Text(), message) {
+			t.Errorf("%s ended with code %d; want another, and %q:\n%s", p.Name, code, message, p.Tail())
 		}
 	}
 	ends(a, "the number of partitions of events has changed")

@@ -48,8 +48,8 @@ func TestPageOnACluster(t *testing.T) {
 	}
 	byServer := []string{"--server", server, "--server-ca", cert, "--timeout", "2m"}
 	w.until("the server verifies all", func() bool {
-		said, err := ask(append([]string{"verify"}, byServer...)...)
-		return err == nil && strings.Contains(said, "byte for byte")
+		out, err := ask(append([]string{"verify"}, byServer...)...)
+		return err == nil && strings.Contains(out, "byte for byte")
 	})
 	for _, args := range [][]string{{"get", "decisions", "-o", "json"}, {"get", "jobs", "-o", "json"}, {"top", "retries"}} {
 		var got, want string
@@ -60,8 +60,8 @@ func TestPageOnACluster(t *testing.T) {
 			return err1 == nil && err2 == nil && got == want && strings.Count(got, "\n") > 1
 		})
 	}
-	if said, err := ask(append([]string{"get", "partitions"}, byServer...)...); err != nil || strings.Count(said, "\n") != 4 {
-		t.Errorf("partitions: %v\n%s", err, said)
+	if out, err := ask(append([]string{"get", "partitions"}, byServer...)...); err != nil || strings.Count(out, "\n") != 4 {
+		t.Errorf("partitions: %v\n%s", err, out)
 	}
 
 	target := &url.URL{Scheme: "https", Host: server}

@@ -104,15 +104,15 @@ func TestHoldBack(t *testing.T) {
 		w.must(err)
 		return n
 	}
-	second, look := time.NewTicker(time.Second), time.NewTicker(50*time.Millisecond)
+	second, poll := time.NewTicker(time.Second), time.NewTicker(50*time.Millisecond)
 	defer second.Stop()
-	defer look.Stop()
+	defer poll.Stop()
 	kills := map[string]bool{"waiting": false, "forgetting": false} // while such a retry is pending, once each
 	for !armada.Done() {
 		select {
 		case <-second.C:
 			armada.Step()
-		case <-look.C: // each kind of pending retry is there only for a moment
+		case <-poll.C: // each kind of pending retry is there only for a moment
 		case <-w.ctx.Done():
 			t.Fatalf("not all jobs are over: %v", armada.Lost())
 		}
@@ -148,17 +148,17 @@ func TestHoldBack(t *testing.T) {
 // verify compares a job database with the topics, and with a copy of them.
 func (w *world) verify(db string) {
 	w.t.Helper()
-	said, err := w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)
+	out, err := w.Ctl(w.ctx, "jobdb", "verify", "--job-db", db)
 	if err != nil {
 		w.t.Error(err)
 	}
-	w.t.Logf("%s", said)
+	w.t.Logf("%s", out)
 	data := filepath.Join(w.t.TempDir(), "copy")
 	for _, topic := range []string{"events", "decisions", "policies"} {
 		_, err := w.Ctl(w.ctx, "record", "--topic", topic, "--out", filepath.Join(data, "logs", topic))
 		w.must(err)
 	}
-	if copied, err := w.alone("jobdb", "verify", "--data", data, "--job-db", db); err != nil || copied != said {
+	if copied, err := w.alone("jobdb", "verify", "--data", data, "--job-db", db); err != nil || copied != out {
 		w.t.Errorf("jobdb verify of a copy: %v\n%s", err, copied)
 	}
 }

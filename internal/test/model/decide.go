@@ -146,7 +146,7 @@ func (m *Model) ruleVerdict(r *run, policy *Policy, rule *Rule, place int, skipp
 	v := verdict{
 		policy: policy.Name, rule: rule.label(place), identity: identity(policy, rule), skipped: skipped, ofPolicy: true,
 		backoff: []Backoff{rule.Backoff, policy.Backoff, m.policies.settings().DefaultBackoff},
-		// §7: "antiAffinity.mode: rule, then policy, then none". §8: likewise.
+		// §7: "antiAffinity.mode: rule, then policy, then none". §8: the same order for podReplacementPolicy.
 		antiAffinity: firstStated(rule.AntiAffinity, policy.AntiAffinity, "none"),
 		replacement:  firstStated(rule.Replacement, policy.Replacement, "WhenFailed"),
 	}

@@ -99,7 +99,9 @@ func TestOrder(t *testing.T) {
 	a := Policy{Name: "a", Rules: []Rule{evicted, evicted, expired}}
 	b := Policy{Name: "b", DefaultAction: "Fail", Rules: []Rule{expired}}
 	p := ml(Settings{}, a, b)
-	play := func(ev *pb.Event, err *pb.Error) []said { return []said{at(0, ev, fails("j", "r", err))} }
+	play := func(ev *pb.Event, err *pb.Error) []timedMessage {
+		return []timedMessage{at(0, ev, fails("j", "r", err))}
+	}
 	gang := func(id, cardinality string) *pb.Event {
 		return submit("j", annotationGang, id, annotationCardinality, cardinality, annotationFailFast, "true")
 	}
@@ -160,8 +162,8 @@ func TestApplying(t *testing.T) {
 
 // failures is a job whose runs fail one after the other, all in message 0.. of
 // their own; errors says how.
-func failures(errors ...*pb.Error) []said {
-	messages := []said{at(0, submit("j"))}
+func failures(errors ...*pb.Error) []timedMessage {
+	messages := []timedMessage{at(0, submit("j"))}
 	for i, e := range errors {
 		messages = append(messages, at(0, fails("j", string(rune('a'+i)), e)))
 	}
@@ -312,7 +314,7 @@ func TestLowered(t *testing.T) {
 func TestLegacy(t *testing.T) {
 	shadowFail := ml(Settings{Mode: "Shadow", LegacyMaxAttempts: new(2)}, Policy{Name: "p", Rules: []Rule{{Action: "Fail", OnFailureCategory: []string{"a"}}}})
 	const tail = " t=0s delay=0 after=0s pod=armada-j-0-"
-	running := func(node string, s said) said {
+	running := func(node string, s timedMessage) timedMessage {
 		s.events = append([]*pb.Event{running("j", s.events[0].GetJobRunErrors().RunId, node)}, s.events...)
 		return s
 	}
@@ -346,7 +348,7 @@ func TestLegacy(t *testing.T) {
 		},
 		{
 			"touched neither by grace nor by a pause", ml(Settings{PausedUntil: base + 1e9}),
-			[]said{
+			[]timedMessage{
 				at(0, withSpec(submit("j"), 30), preempted("j", "a"), fails("j", "a", returned(false))),
 			},
 			[]string{"0: JobRequeued j/a #1 LeaseReturned" + tail + "1 job=0/20"},

@@ -63,7 +63,7 @@ func TestDelay(t *testing.T) {
 	ruled := Policy{Name: "p", Replacement: "WhenTerminated", Rules: []Rule{{Name: "f", Action: "Ignore", OnConditions: []string{"Evicted"}, Replacement: "WhenFailed"}}}
 	ev := podReasonError(pb.KubernetesReason_EVICTED)
 	first := func(settings Settings, p Policy, grace int64, err *pb.Error) playCase {
-		return playCase{policies: ml(settings, p), messages: []said{at(0, withSpec(submit("j"), grace), fails("j", "a", err))}}
+		return playCase{policies: ml(settings, p), messages: []timedMessage{at(0, withSpec(submit("j"), grace), fails("j", "a", err))}}
 	}
 	named := func(name string, c playCase, want string) playCase {
 		c.name, c.want = name, []string{"0: JobRequeued j/a #1 " + want}
@@ -97,7 +97,7 @@ func TestDelay(t *testing.T) {
 		named("the rule before the policy", first(Settings{}, ruled, 30, ev), "RuleIgnore p:f t=0s delay=0 after=0s pod=armada-j-0-1 job=0/20"),
 		named("paused", first(Settings{PausedUntil: base + 10e9}, growing, 0, podError("")), "DefaultRetry all:default t=0s delay=1000 after=10s"+tail),
 		named("paused for less", first(Settings{PausedUntil: base + 5e8}, growing, 0, podError("")), "DefaultRetry all:default t=0s delay=1000 after=1s"+tail),
-		named("both paused", playCase{policies: queuePause, messages: []said{at(0, submit("j"), fails("j", "a", podError("")))}}, "DefaultRetry all:default t=0s delay=1000 after=20s"+tail),
+		named("both paused", playCase{policies: queuePause, messages: []timedMessage{at(0, submit("j"), fails("j", "a", podError("")))}}, "DefaultRetry all:default t=0s delay=1000 after=20s"+tail),
 	})
 }
 
@@ -114,8 +114,8 @@ func TestPlacement(t *testing.T) {
 		e.GetPodError().NodeName = node
 		return e
 	}
-	two := func(err *pb.Error) []said {
-		return []said{at(0, submit("j"), fails("j", "a", evicted("n1"))), at(0, leased("j", "b", "n2"), fails("j", "b", err))}
+	two := func(err *pb.Error) []timedMessage {
+		return []timedMessage{at(0, submit("j"), fails("j", "a", evicted("n1"))), at(0, leased("j", "b", "n2"), fails("j", "b", err))}
 	}
 	playAll(t, []playCase{
 		{"none", mode("", ""), two(evicted("n3")), []string{"0: JobRequeued j/a #1" + tail + "1 job=0/20", "1: JobRequeued j/b #2" + tail + "2 job=0/20"}},
@@ -125,17 +125,17 @@ func TestPlacement(t *testing.T) {
 		{"the same node once", mode("allNodes", ""), two(evicted("n1")), []string{"0: JobRequeued j/a #1" + tail + "1 avoid=n1 job=0/20", "1: JobRequeued j/b #2" + tail + "2 avoid=n1 job=0/20"}},
 		{
 			"the node of the last JobRunRunning that names one", mode("node", ""),
-			[]said{at(0, submit("j"), leased("j", "a", "n0"), running("j", "a", "n1"), running("j", "a", "n2"), running("j", "a", ""), fails("j", "a", evicted("")), running("j", "a", "n3"))},
+			[]timedMessage{at(0, submit("j"), leased("j", "a", "n0"), running("j", "a", "n1"), running("j", "a", "n2"), running("j", "a", ""), fails("j", "a", evicted("")), running("j", "a", "n3"))},
 			[]string{"0: JobRequeued j/a #1" + tail + "1 avoid=n2 job=0/20"},
 		},
 		{
 			"the node of the first JobRunLeased, also after the failure in its message", mode("node", ""),
-			[]said{at(0, submit("j"), fails("j", "a", evicted("")), leased("j", "a", "n1"), leased("j", "a", "n2"))},
+			[]timedMessage{at(0, submit("j"), fails("j", "a", evicted("")), leased("j", "a", "n1"), leased("j", "a", "n2"))},
 			[]string{"0: JobRequeued j/a #1" + tail + "1 avoid=n1 job=0/20"},
 		},
 		{
 			"fixed when decided", mode("allNodes", ""),
-			[]said{at(0, submit("j"), fails("j", "a", evicted(""))), at(0, leased("j", "a", "n1")), at(0, fails("j", "b", evicted("n2")))},
+			[]timedMessage{at(0, submit("j"), fails("j", "a", evicted(""))), at(0, leased("j", "a", "n1")), at(0, fails("j", "b", evicted("n2")))},
 			[]string{"0: JobRequeued j/a #1" + tail + "1 job=0/20", "2: JobRequeued j/b #2" + tail + "2 avoid=n2 job=0/20"},
 		},
 	})
@@ -152,33 +152,33 @@ func TestGone(t *testing.T) {
 	ready := "1: RetryReady j/a after=1s"
 	shadow := ml(Settings{Mode: "Shadow"}, retryAll())
 	playAll(t, []playCase{
-		{"terminated", p, []said{lost, at(5, terminated("j", "a")), at(6, terminated("j", "a"))}, []string{requeued, ready}},
-		{"succeeded", p, []said{lost, at(5, succeeded("j", "a"))}, []string{requeued, ready}},
-		{"a pod error later", p, []said{lost, at(5, fails("j", "a", podError("")))}, []string{requeued, ready}},
-		{"a returned lease later", p, []said{lost, at(5, fails("j", "a", returned(true)))}, []string{requeued, ready}},
-		{"not terminal", p, []said{lost, at(5, fails("j", "a", transient(podError(""))))}, []string{requeued}},
-		{"another lease expired", p, []said{lost, at(5, fails("j", "a", leaseExpired()))}, []string{requeued}},
-		{"of another run", p, []said{lost, at(5, terminated("j", "b"))}, []string{requeued}},
-		{"the failure itself is no proof", ml(Settings{}, gone), []said{at(0, append(start, fails("j", "a", podError("")), fails("j", "a", podError("")))...)}, []string{requeued}},
-		{"but the same again is", ml(Settings{}, gone), []said{at(0, append(start, fails("j", "a", podError("")))...), at(0, fails("j", "a", podError("")))}, []string{requeued, ready}},
-		{"in the same message", p, []said{at(0, append(start, terminated("j", "a"), fails("j", "a", leaseExpired()))...)}, []string{requeued, "0: RetryReady j/a after=1s"}},
-		{"in the same message, afterwards", p, []said{at(0, append(start, preempted("j", "a"), succeeded("j", "a"))...)}, []string{requeued, "0: RetryReady j/a after=1s"}},
-		{"before, and before the submit", p, []said{at(0, terminated("j", "a")), at(0, append(start, fails("j", "a", leaseExpired()))...)}, []string{
+		{"terminated", p, []timedMessage{lost, at(5, terminated("j", "a")), at(6, terminated("j", "a"))}, []string{requeued, ready}},
+		{"succeeded", p, []timedMessage{lost, at(5, succeeded("j", "a"))}, []string{requeued, ready}},
+		{"a pod error later", p, []timedMessage{lost, at(5, fails("j", "a", podError("")))}, []string{requeued, ready}},
+		{"a returned lease later", p, []timedMessage{lost, at(5, fails("j", "a", returned(true)))}, []string{requeued, ready}},
+		{"not terminal", p, []timedMessage{lost, at(5, fails("j", "a", transient(podError(""))))}, []string{requeued}},
+		{"another lease expired", p, []timedMessage{lost, at(5, fails("j", "a", leaseExpired()))}, []string{requeued}},
+		{"of another run", p, []timedMessage{lost, at(5, terminated("j", "b"))}, []string{requeued}},
+		{"the failure itself is no proof", ml(Settings{}, gone), []timedMessage{at(0, append(start, fails("j", "a", podError("")), fails("j", "a", podError("")))...)}, []string{requeued}},
+		{"but the same again is", ml(Settings{}, gone), []timedMessage{at(0, append(start, fails("j", "a", podError("")))...), at(0, fails("j", "a", podError("")))}, []string{requeued, ready}},
+		{"in the same message", p, []timedMessage{at(0, append(start, terminated("j", "a"), fails("j", "a", leaseExpired()))...)}, []string{requeued, "0: RetryReady j/a after=1s"}},
+		{"in the same message, afterwards", p, []timedMessage{at(0, append(start, preempted("j", "a"), succeeded("j", "a"))...)}, []string{requeued, "0: RetryReady j/a after=1s"}},
+		{"before, and before the submit", p, []timedMessage{at(0, terminated("j", "a")), at(0, append(start, fails("j", "a", leaseExpired()))...)}, []string{
 			"1: JobRequeued j/a #1 DefaultRetry all:default t=0s delay=30000 after=30s pod=armada-j-0-1 global=1/20 job=1/20", ready,
 		}},
-		{"a newer run", p, []said{lost, at(5, leased("j", "b", "")), at(6, terminated("j", "a"))}, []string{requeued}},
-		{"a newer run in the same message", p, []said{lost, at(5, terminated("j", "a"), leased("j", "b", ""))}, []string{requeued}},
-		{"cancelled", p, []said{lost, at(5, cancelJob("j")), at(6, terminated("j", "a"))}, []string{requeued}},
-		{"ended", p, []said{lost, at(5, jobSucceeded("j")), at(6, terminated("j", "a"))}, []string{requeued}},
-		{"nothing to gain", p, []said{at(0, submit("j"), fails("j", "a", podError(""))), at(5, terminated("j", "a"))}, []string{"0: JobRequeued j/a #1 DefaultRetry all:default t=0s delay=1000 after=1s pod=armada-j-0-1 global=1/20 job=1/20"}},
-		{"in shadow", shadow, []said{lost, at(5, terminated("j", "a"))}, []string{"0: JobRequeued j/a #1 DefaultRetry all:default shadow t=0s delay=30000 after=30s pod=armada-j-0-1 global=1/20 job=1/20", ready}},
-		{"paused beyond the grace", ml(Settings{PausedUntil: base + 60e9}, retryAll()), []said{lost, at(5, terminated("j", "a"))}, []string{
+		{"a newer run", p, []timedMessage{lost, at(5, leased("j", "b", "")), at(6, terminated("j", "a"))}, []string{requeued}},
+		{"a newer run in the same message", p, []timedMessage{lost, at(5, terminated("j", "a"), leased("j", "b", ""))}, []string{requeued}},
+		{"cancelled", p, []timedMessage{lost, at(5, cancelJob("j")), at(6, terminated("j", "a"))}, []string{requeued}},
+		{"ended", p, []timedMessage{lost, at(5, jobSucceeded("j")), at(6, terminated("j", "a"))}, []string{requeued}},
+		{"nothing to gain", p, []timedMessage{at(0, submit("j"), fails("j", "a", podError(""))), at(5, terminated("j", "a"))}, []string{"0: JobRequeued j/a #1 DefaultRetry all:default t=0s delay=1000 after=1s pod=armada-j-0-1 global=1/20 job=1/20"}},
+		{"in shadow", shadow, []timedMessage{lost, at(5, terminated("j", "a"))}, []string{"0: JobRequeued j/a #1 DefaultRetry all:default shadow t=0s delay=30000 after=30s pod=armada-j-0-1 global=1/20 job=1/20", ready}},
+		{"paused beyond the grace", ml(Settings{PausedUntil: base + 60e9}, retryAll()), []timedMessage{lost, at(5, terminated("j", "a"))}, []string{
 			"0: JobRequeued j/a #1 DefaultRetry all:default t=0s delay=30000 after=1m0s pod=armada-j-0-1 global=1/20 job=1/20",
 		}},
-		{"paused within the grace", ml(Settings{PausedUntil: base + 10e9}, retryAll()), []said{lost, at(5, terminated("j", "a"))}, []string{requeued, "1: RetryReady j/a after=10s"}},
+		{"paused within the grace", ml(Settings{PausedUntil: base + 10e9}, retryAll()), []timedMessage{lost, at(5, terminated("j", "a"))}, []string{requeued, "1: RetryReady j/a after=10s"}},
 		{
 			"several, in order of their proofs", p,
-			[]said{
+			[]timedMessage{
 				lost, at(0, withSpec(submit("k"), 30), fails("k", "a", leaseExpired())),
 				at(5, terminated("k", "a"), jobSucceeded(""), terminated("j", "a"), fails("l", "a", podError(""))),
 			},

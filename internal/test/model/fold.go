@@ -24,9 +24,9 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		m.Seen["job told again"]++
 		m.submit(seq, e.KnownJob, t)
 	case *pb.Event_KnownRun:
-		return m.told(e.KnownRun, false)
+		return m.republishedRun(e.KnownRun, false)
 	case *pb.Event_EndedRun:
-		return m.told(e.EndedRun, true)
+		return m.republishedRun(e.EndedRun, true)
 
 	// "JobRequeued …, whoever sent them, change nothing."
 	// READING: kinds that change nothing are passed over, whatever they name, so
@@ -160,8 +160,8 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 	return ""
 }
 
-// told handles a republished run: see fold. A known run does not change.
-func (m *Model) told(e *pb.KnownRun, ended bool) string {
+// republishedRun handles a republished run: see fold. A known run does not change.
+func (m *Model) republishedRun(e *pb.KnownRun, ended bool) string {
 	if reason := lacks(e.JobId, e.RunId); reason != "" {
 		return reason
 	}

@@ -21,17 +21,17 @@ func TestWhatIsDecided(t *testing.T) {
 	playAll(t, []playCase{
 		{
 			name: "a failure", policies: p,
-			messages: []said{at(0, submit("j")), at(0, leased("j", "r", "n")), at(0, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(0, submit("j")), at(0, leased("j", "r", "n")), at(0, fails("j", "r", podError("")))},
 			want:     []string{"2: JobRequeued j/r" + retry1 + " t=0s" + after1},
 		},
 		{
 			name: "all in one message, the submit last", policies: p,
-			messages: []said{at(0, fails("j", "r", podError("")), submit("j"))},
+			messages: []timedMessage{at(0, fails("j", "r", podError("")), submit("j"))},
 			want:     []string{"0: JobRequeued j/r" + retry1 + " t=0s" + after1},
 		},
 		{
 			name: "before its submit", policies: p,
-			messages: []said{at(0, fails("j", "r", podError(""))), at(1, submit("j")), at(2, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(0, fails("j", "r", podError(""))), at(1, submit("j")), at(2, fails("j", "s", podError("")))},
 			want: []string{
 				"0: NotDecided j/r UnknownJob t=0s",
 				"2: JobRequeued j/s #1 DefaultRetry all:default t=2s delay=1000 after=3s pod=armada-j-0-2 global=1/20 job=1/20",
@@ -39,7 +39,7 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		{
 			name: "a stale run", policies: p,
-			messages: []said{at(0, submit("j"), leased("j", "r", ""), leased("j", "s", "")), at(0, fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(0, submit("j"), leased("j", "r", ""), leased("j", "s", "")), at(0, fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
 			want: []string{
 				"1: NotDecided j/r StaleRun t=0s",
 				"2: JobRequeued j/s #1 DefaultRetry all:default t=0s delay=1000 after=1s pod=armada-j-0-2 global=1/20 job=1/20",
@@ -47,17 +47,17 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		{
 			name: "stale by the same message", policies: p,
-			messages: []said{at(0, submit("j"), fails("j", "r", podError("")), assigned("j", "s"))},
+			messages: []timedMessage{at(0, submit("j"), fails("j", "r", podError("")), assigned("j", "s"))},
 			want:     []string{"0: NotDecided j/r StaleRun t=0s"},
 		},
 		{
 			name: "a proof does not make a run known", policies: p,
-			messages: []said{at(0, submit("j"), fails("j", "r", podError("")), terminated("j", "s"))},
+			messages: []timedMessage{at(0, submit("j"), fails("j", "r", podError("")), terminated("j", "s"))},
 			want:     []string{"0: JobRequeued j/r" + retry1 + " t=0s" + after1},
 		},
 		{
 			name: "runs of two jobs with one id, in order of failure", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(0, submit("j"), submit("k"), leased("j", "r", ""), leased("k", "r", "")),
 				at(0, fails("k", "r", podError("")), fails("j", "r", podError(""))),
 			},
@@ -68,7 +68,7 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		{
 			name: "cancelled before and after in one message", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(0, submit("j"), submit("k"), cancelJob("j")),
 				at(0, fails("j", "r", podError("")), fails("k", "r", podError("")), cancelledJob("k")),
 			},
@@ -76,17 +76,17 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		{
 			name: "cancelled before its submit", policies: p,
-			messages: []said{at(0, cancelJob("j")), at(0, submit("j")), at(0, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(0, cancelJob("j")), at(0, submit("j")), at(0, fails("j", "r", podError("")))},
 			want:     []string{"2: NotDecided j/r Cancelled t=0s"},
 		},
 		{
 			name: "a set is cancelled of which the job is not yet one", policies: p,
-			messages: []said{at(0, cancelSet()), at(0, submit("j")), at(0, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(0, cancelSet()), at(0, submit("j")), at(0, fails("j", "r", podError("")))},
 			want:     []string{"2: JobRequeued j/r" + retry1 + " t=0s" + after1},
 		},
 		{
 			name: "ended", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(0, submit("j"), jobSucceeded("j"), submit("k"), jobErrors("k", []*pb.Error{rejected()})),
 				at(0, fails("j", "r", podError("")), fails("k", "r", podError(""))),
 			},
@@ -94,22 +94,22 @@ func TestWhatIsDecided(t *testing.T) {
 		},
 		{
 			name: "the scheduler's verdict does not end", policies: p,
-			messages: []said{at(0, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{transient(rejected()), maxRuns()}))},
+			messages: []timedMessage{at(0, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{transient(rejected()), maxRuns()}))},
 			want:     []string{"0: JobRequeued j/r" + retry1 + " t=0s" + after1},
 		},
 		{
 			name: "ended by our own", policies: ml(Settings{}),
-			messages: []said{at(0, submit("j"), fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(0, submit("j"), fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
 			want:     []string{"0: JobFailed j/r #1 NoPolicy t=0s job=0/20", "1: NotDecided j/s Ended t=0s"},
 		},
 		{
 			name: "not by our own in shadow", policies: ml(Settings{Mode: "Shadow"}),
-			messages: []said{at(0, submit("j"), fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(0, submit("j"), fails("j", "r", podError(""))), at(0, fails("j", "s", podError("")))},
 			want:     []string{"0: JobFailed j/r #1 NoPolicy shadow t=0s job=0/20", "1: JobFailed j/s #2 NoPolicy shadow t=0s job=0/20"},
 		},
 		{
 			name: "which reason goes first", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(0, cancelledJob("j"), leased("j", "r", ""), leased("j", "s", "")), // not submitted
 				at(0, fails("j", "r", podError(""))),
 				at(0, fails("j", "s", podError(""))),
@@ -158,48 +158,48 @@ func TestEndsOnce(t *testing.T) {
 	playAll(t, []playCase{
 		{
 			name: "the preemption first", policies: p,
-			messages: []said{at(9, submit("j"), created(preempted("j", "r"), 5), created(fails("j", "r", category(podError(""), "gpu", "")), 7))},
+			messages: []timedMessage{at(9, submit("j"), created(preempted("j", "r"), 5), created(fails("j", "r", category(podError(""), "gpu", "")), 7))},
 			want:     []string{"0: JobRequeued j/r #1 RuleIgnore p:gpu t=5s" + requeue}, // grace of a preempted run: 1 s
 		},
 		{
 			name: "the error first", policies: gpuThenLost,
-			messages: []said{at(9, submit("j"), created(fails("j", "r", category(podError(""), "gpu", "")), 5), created(preempted("j", "r"), 7))},
+			messages: []timedMessage{at(9, submit("j"), created(fails("j", "r", category(podError(""), "gpu", "")), 5), created(preempted("j", "r"), 7))},
 			want:     []string{"0: JobRequeued j/r #1 RuleIgnore p:lost t=5s" + requeue},
 		},
 		{
 			name: "split over messages, the preemption first", policies: p,
-			messages: []said{at(5, submit("j"), preempted("j", "r")), at(7, fails("j", "r", category(preemptedError(), "gpu", "")))},
+			messages: []timedMessage{at(5, submit("j"), preempted("j", "r")), at(7, fails("j", "r", category(preemptedError(), "gpu", "")))},
 			want:     []string{"0: JobRequeued j/r #1 RuleIgnore p:lost t=5s" + requeue},
 		},
 		{
 			name: "split over messages, the error first", policies: gpuThenLost,
-			messages: []said{at(5, submit("j"), fails("j", "r", category(podError(""), "gpu", ""))), at(7, preempted("j", "r"))},
+			messages: []timedMessage{at(5, submit("j"), fails("j", "r", category(podError(""), "gpu", ""))), at(7, preempted("j", "r"))},
 			want:     []string{"0: JobRequeued j/r #1 RuleIgnore p:gpu t=5s delay=0 after=5s pod=armada-j-0-1 job=0/20"},
 		},
 		{
 			name: "a returned lease among them stays one", policies: ml(Settings{}),
-			messages: []said{at(5, submit("j"), preempted("j", "r"), fails("j", "r", returned(false)))},
+			messages: []timedMessage{at(5, submit("j"), preempted("j", "r"), fails("j", "r", returned(false)))},
 			want:     []string{"0: JobRequeued j/r #1 LeaseReturned t=5s delay=0 after=5s pod=armada-j-0-1 job=0/20"},
 		},
 		{
 			name: "ended well before", policies: p,
-			messages: []said{at(5, submit("j"), succeeded("j", "r"), preempted("j", "r"), fails("j", "r", podError("")))},
+			messages: []timedMessage{at(5, submit("j"), succeeded("j", "r"), preempted("j", "r"), fails("j", "r", podError("")))},
 			want:     nil,
 		},
 		{
 			name: "re-reported with another category", policies: p,
-			messages: []said{at(5, submit("j"), fails("j", "r", category(podError(""), "gpu", ""))), at(8, fails("j", "r", category(podError(""), "user", "")))},
+			messages: []timedMessage{at(5, submit("j"), fails("j", "r", category(podError(""), "gpu", ""))), at(8, fails("j", "r", category(podError(""), "user", "")))},
 			want:     []string{"0: JobRequeued j/r #1 RuleIgnore p:gpu t=5s delay=0 after=5s pod=armada-j-0-1 job=0/20"},
 		},
 		{
 			name: "the first terminal error of several", policies: p,
-			messages: []said{at(5, submit("j"), fails("j", "r",
+			messages: []timedMessage{at(5, submit("j"), fails("j", "r",
 				transient(category(podError(""), "user", "")), category(podError(""), "gpu", ""), category(podError(""), "user", "")))},
 			want: []string{"0: JobRequeued j/r #1 RuleIgnore p:gpu t=5s delay=0 after=5s pod=armada-j-0-1 job=0/20"},
 		},
 		{
 			name: "none terminal, and none", policies: p,
-			messages: []said{at(5, submit("j"), fails("j", "r", transient(podError("")))), at(6, fails("j", "r"))},
+			messages: []timedMessage{at(5, submit("j"), fails("j", "r", transient(podError("")))), at(6, fails("j", "r"))},
 			want:     nil,
 		},
 	})
@@ -235,26 +235,26 @@ func TestTime(t *testing.T) {
 // TestForget is §1: the horizon.
 func TestForget(t *testing.T) {
 	p := ml(Settings{HorizonMs: new(int64(10_000))}, retryAll())
-	mark := func(seconds float64) said { return at(seconds, &pb.Event{}) } // moves the watermark only
+	mark := func(seconds float64) timedMessage { return at(seconds, &pb.Event{}) } // moves the watermark only
 	playAll(t, []playCase{
 		{
 			name: "ended, at the horizon", policies: p,
-			messages: []said{at(100, submit("j"), jobSucceeded("j")), at(110, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), jobSucceeded("j")), at(110, fails("j", "r", podError("")))},
 			want:     []string{"1: NotDecided j/r Ended t=1m50s"},
 		},
 		{
 			name: "ended, past the horizon", policies: p,
-			messages: []said{at(100, submit("j"), jobSucceeded("j")), at(110.000000001, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), jobSucceeded("j")), at(110.000000001, fails("j", "r", podError("")))},
 			want:     []string{"1: NotDecided j/r UnknownJob t=1m50.000000001s"},
 		},
 		{
 			name: "the watermark does not go back, and counts when it ended", policies: p,
-			messages: []said{at(100, &pb.Event{}), at(90, submit("j"), jobSucceeded("j")), at(109, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, &pb.Event{}), at(90, submit("j"), jobSucceeded("j")), at(109, fails("j", "r", podError("")))},
 			want:     []string{"2: NotDecided j/r Ended t=1m49s"},
 		},
 		{
 			name: "a parked message does not count, an event of one that is read does", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(100, submit("j"), jobSucceeded("j")),
 				from("", "set-a", at(200, &pb.Event{})),
 				at(105, fails("j", "r", podError(""))),
@@ -268,32 +268,32 @@ func TestForget(t *testing.T) {
 		},
 		{
 			name: "what waits for a submit, at the horizon", policies: p,
-			messages: []said{at(100, cancelJob("j")), mark(105), at(108, leased("j", "q", "")), at(110, submit("j"), fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, cancelJob("j")), mark(105), at(108, leased("j", "q", "")), at(110, submit("j"), fails("j", "r", podError("")))},
 			want:     []string{"3: NotDecided j/r Cancelled t=1m50s"},
 		},
 		{
 			name: "what waits for a submit, past the horizon", policies: p,
-			messages: []said{at(100, cancelJob("j")), mark(105), at(108, leased("j", "q", "")), at(111, submit("j"), fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, cancelJob("j")), mark(105), at(108, leased("j", "q", "")), at(111, submit("j"), fails("j", "r", podError("")))},
 			want:     []string{"3: JobRequeued j/r #1 DefaultRetry all:default t=1m51s delay=1000 after=1m52s pod=armada-j-0-1 global=1/20 job=1/20"},
 		},
 		{
 			name: "a job that lives is not forgotten", policies: p,
-			messages: []said{at(0, submit("j")), at(1e6, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(0, submit("j")), at(1e6, fails("j", "r", podError("")))},
 			want:     []string{"1: JobRequeued j/r #1 DefaultRetry all:default t=277h46m40s delay=1000 after=277h46m41s pod=armada-j-0-1 global=1/20 job=1/20"},
 		},
 		{
 			name: "the scheduler's verdict without a run, at seven horizons", policies: p,
-			messages: []said{at(100, submit("j"), jobErrors("j", []*pb.Error{maxRuns()})), at(170, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), jobErrors("j", []*pb.Error{maxRuns()})), at(170, fails("j", "r", podError("")))},
 			want:     []string{"1: JobRequeued j/r #1 DefaultRetry all:default t=2m50s delay=1000 after=2m51s pod=armada-j-0-1 global=1/20 job=1/20"},
 		},
 		{
 			name: "the scheduler's verdict without a run, past seven horizons", policies: p,
-			messages: []said{at(100, submit("j"), jobErrors("j", []*pb.Error{maxRuns()})), at(170.1, fails("j", "r", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), jobErrors("j", []*pb.Error{maxRuns()})), at(170.1, fails("j", "r", podError("")))},
 			want:     []string{"1: NotDecided j/r UnknownJob t=2m50.1s"},
 		},
 		{
 			name: "the scheduler's verdict counts from retryAfter", policies: p,
-			messages: []said{at(100, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{maxRuns()})), at(171, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{maxRuns()})), at(171, fails("j", "s", podError("")))},
 			want: []string{
 				"0: JobRequeued j/r #1 DefaultRetry all:default t=1m40s delay=1000 after=1m41s pod=armada-j-0-1 global=1/20 job=1/20",
 				"1: JobRequeued j/s #2 DefaultRetry all:default t=2m51s delay=1000 after=2m52s pod=armada-j-0-2 global=2/20 job=2/20",
@@ -301,7 +301,7 @@ func TestForget(t *testing.T) {
 		},
 		{
 			name: "past that it is forgotten", policies: p,
-			messages: []said{at(100, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{maxRuns()})), at(171.1, fails("j", "s", podError("")))},
+			messages: []timedMessage{at(100, submit("j"), fails("j", "r", podError("")), jobErrors("j", []*pb.Error{maxRuns()})), at(171.1, fails("j", "s", podError("")))},
 			want: []string{
 				"0: JobRequeued j/r #1 DefaultRetry all:default t=1m40s delay=1000 after=1m41s pod=armada-j-0-1 global=1/20 job=1/20",
 				"1: NotDecided j/s UnknownJob t=2m51.1s",
@@ -309,7 +309,7 @@ func TestForget(t *testing.T) {
 		},
 		{
 			name: "not when it ran since", policies: p,
-			messages: []said{
+			messages: []timedMessage{
 				at(100, submit("j"), leased("j", "r", ""), jobErrors("j", []*pb.Error{maxRuns()})), at(101, leased("j", "s", "")),
 				at(1000, fails("j", "s", podError(""))),
 			},

@@ -13,11 +13,11 @@ import (
 // Options widens what Generate makes. The zero value keeps to what semantics.md
 // says without doubt.
 type Options struct {
-	Changes  bool // the policy set changes between messages, up to three times
-	Lint     bool // rules that can never match: onConditions of the pod with a containerName
-	Told     bool // jobs and runs in Armada's tables are republished
-	Versions bool // the version of the semantics changes between messages, up to twice
-	Extremes bool // delays that lead past the last time of int64 nanoseconds
+	Changes     bool // the policy set changes between messages, up to three times
+	Lint        bool // rules that can never match: onConditions of the pod with a containerName
+	Republished bool // jobs and runs in Armada's tables are republished
+	Versions    bool // the version of the semantics changes between messages, up to twice
+	Extremes    bool // delays that lead past the last time of int64 nanoseconds
 }
 
 // History is one partition's messages and the policy set for them.

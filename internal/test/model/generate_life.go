@@ -12,7 +12,7 @@ import (
 // end, with what the recordings lack: things out of order, twice, late or never.
 func (g *generator) life(j *plannedJob) {
 	var plan []step
-	say := func(events ...*pb.Event) {
+	add := func(events ...*pb.Event) {
 		for _, ev := range events {
 			plan = append(plan, step{event: ev})
 		}
@@ -24,10 +24,10 @@ func (g *generator) life(j *plannedJob) {
 	}
 
 	if !g.odd(0.06) {
-		say(g.submit(j))
+		add(g.submit(j))
 	}
 	if g.odd(0.06) { // nothing but the scheduler's verdict, or a rejection
-		say(jobErrors(j.id, g.errors(true)))
+		add(jobErrors(j.id, g.errors(true)))
 		j.steps = append(j.steps, plan...)
 		return
 	}
@@ -40,15 +40,15 @@ func (g *generator) life(j *plannedJob) {
 		run := g.newRun(j)
 		from := len(plan)
 		if g.chance(0.85) {
-			say(leased(j.id, run, pick(g, nodes)))
+			add(leased(j.id, run, pick(g, nodes)))
 		}
 		if g.chance(0.4) {
-			say(assigned(j.id, run))
+			add(assigned(j.id, run))
 		}
 		if g.chance(0.6) {
-			say(running(j.id, run, pick(g, nodes)))
+			add(running(j.id, run, pick(g, nodes)))
 		}
-		say(late...)
+		add(late...)
 		late = nil
 
 		how := habit
@@ -58,7 +58,7 @@ func (g *generator) life(j *plannedJob) {
 		end := g.end(j.id, run, how)
 		switch {
 		case g.chance(0.1):
-			say(terminated(j.id, run)) // before
+			add(terminated(j.id, run)) // before
 		case g.chance(0.05):
 			end = slices.Insert(end, g.IntN(len(end)+1), terminated(j.id, run))
 		}
@@ -68,7 +68,7 @@ func (g *generator) life(j *plannedJob) {
 		case g.chance(0.7):
 			glue(end)
 		default:
-			say(end...)
+			add(end...)
 		}
 		if how == "success" && g.chance(0.8) {
 			break
@@ -78,12 +78,12 @@ func (g *generator) life(j *plannedJob) {
 		if from < len(plan) && g.chance(0.9) {
 			plan[from].apart = true
 		}
-		g.after(j, run, say)
+		g.after(j, run, add)
 		if g.odd(0.08) {
 			break
 		}
 	}
-	say(late...)
+	add(late...)
 
 	if g.odd(0.2) { // a request to cancel, or an end, anywhere
 		at := g.IntN(len(plan) + 1)
@@ -103,7 +103,7 @@ func (g *generator) life(j *plannedJob) {
 			plan[i-1].event, plan[i].event = plan[i].event, plan[i-1].event
 		}
 	}
-	if len(plan) > 0 && g.o.Told && g.odd(0.2) { // the log lost its beginning, and the job is republished
+	if len(plan) > 0 && g.o.Republished && g.odd(0.2) { // the log lost its beginning, and the job is republished
 		from := g.IntN(len(plan))
 		plan = slices.Insert(plan[from:], g.IntN(len(plan)-from+1), step{event: knownJob(g.submit(j))})
 		for range g.IntN(3) {
@@ -114,24 +114,24 @@ func (g *generator) life(j *plannedJob) {
 }
 
 // after says what may follow the end of a run.
-func (g *generator) after(j *plannedJob, run string, say func(...*pb.Event)) {
+func (g *generator) after(j *plannedJob, run string, add func(...*pb.Event)) {
 	if g.odd(0.12) { // the scheduler's verdict
-		say(jobErrors(j.id, g.errors(true)))
+		add(jobErrors(j.id, g.errors(true)))
 	}
 	if g.chance(0.2) { // the executor reports again
-		say(g.end(j.id, run, g.ending())...)
+		add(g.end(j.id, run, g.ending())...)
 	}
 	if g.chance(0.2) {
-		say(terminated(j.id, run))
+		add(terminated(j.id, run))
 	}
 	if g.chance(0.08) {
-		say(succeeded(j.id, run))
+		add(succeeded(j.id, run))
 	}
 	if g.chance(0.2) { // the requeue of someone else
-		say(jobErrors(j.id, g.errors(false)), requeued(j.id))
+		add(jobErrors(j.id, g.errors(false)), requeued(j.id))
 	}
 	if g.chance(0.05) {
-		say(running(j.id, run, pick(g, nodes)))
+		add(running(j.id, run, pick(g, nodes)))
 	}
 }
 
@@ -365,7 +365,7 @@ func (g *generator) stop(job string) *pb.Event {
 // noise is an event about a job that no plan knows.
 func (g *generator) noise(j *plannedJob) *pb.Event {
 	run := g.anyRun(j)
-	if g.o.Told && g.chance(0.15) {
+	if g.o.Republished && g.chance(0.15) {
 		if g.chance(0.5) {
 			return knownJob(g.submit(j))
 		}

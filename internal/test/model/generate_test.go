@@ -53,7 +53,7 @@ func TestSometimes(t *testing.T) {
 	messages, records := 0, 0
 	start := time.Now()
 	for seed := range uint64(seeds) {
-		h := Generate(seed, Options{Told: seed%4 == 0, Versions: seed%2 == 0})
+		h := Generate(seed, Options{Republished: seed%4 == 0, Versions: seed%2 == 0})
 		all, m := h.Run()
 		messages += len(h.Messages)
 		for _, rs := range all {
@@ -78,7 +78,7 @@ func TestSometimes(t *testing.T) {
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
-		o := Options{Told: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0}
+		o := Options{Republished: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0}
 		a, b := Generate(seed, o), Generate(seed, o)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("seed %d: histories differ:\n%s", seed, cmp.Diff(a, b, cmp.AllowUnexported(History{})))
@@ -98,7 +98,7 @@ func TestSameSeed(t *testing.T) {
 func TestShape(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(500) {
-		h := Generate(seed, Options{Told: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0})
+		h := Generate(seed, Options{Republished: seed%7 == 0, Changes: seed%2 == 0, Lint: seed%3 == 0, Extremes: seed%5 == 0})
 		records, _ := h.Run()
 		number := int64(0)
 		order := map[Kind]int{Parked: 0, JobRequeued: 1, JobFailed: 1, NotDecided: 1, RetryReady: 2}

@@ -65,7 +65,7 @@ type group struct {
 	lastEvent            int64 // the watermark then
 	touched              bool  // by the current message
 	refused              bool  // something did not happen, since the queue was mute (R1)
-	looked               bool  // it was due, and had no event since (R1)
+	inspected            bool  // it was due, and had no event since (R1)
 	inOrder              int   // the last message whose failures were put in the order of its rules (R40)
 }
 
@@ -221,23 +221,23 @@ func (u *unit) tooManyLost() bool {
 // touch notes an event of a member's group: R9.
 func (m *Model) touch(j *job) {
 	if j.member != nil {
-		j.member.unit.part.group.lastEvent, j.member.unit.part.group.looked = *m.watermark, false
+		j.member.unit.part.group.lastEvent, j.member.unit.part.group.inspected = *m.watermark, false
 		j.member.unit.part.group.touched, j.member.unit.touched = true, true
 	}
 }
 
-// sayOf adds a record about a group.
-func (m *Model) sayOf(g *group, rec Record) {
+// recordOf adds a record about a group.
+func (m *Model) recordOf(g *group, rec Record) {
 	rec.Ledger, rec.Entry, rec.Batch = m.current.Ledger, m.current.Entry, m.current.Batch
 	rec.Queue, rec.JobSet, rec.Group = g.queue, g.set, g.name
-	g.lastEvent, g.touched, g.looked = *m.watermark, true, false
-	m.say(rec)
+	g.lastEvent, g.touched, g.inspected = *m.watermark, true, false
+	m.record(rec)
 }
 
-// sayMember adds a record about a member.
-func (m *Model) sayMember(kind Kind, mem *member) {
+// recordMember adds a record about a member.
+func (m *Model) recordMember(kind Kind, mem *member) {
 	u := mem.unit
-	m.sayOf(u.part.group, Record{Kind: kind, Part: u.part.Name, Replica: u.replica, Index: mem.index, JobID: mem.job.id})
+	m.recordOf(u.part.group, Record{Kind: kind, Part: u.part.Name, Replica: u.replica, Index: mem.index, JobID: mem.job.id})
 }
 
 // latest is the id of the latest run, or "".
@@ -254,7 +254,7 @@ func (m *Model) stop(mem *member) {
 	mem.over, mem.held, mem.pending = wasStopped, false, nil
 	u.touched = true
 	m.Seen["group: stopped"]++
-	m.sayOf(u.part.group, Record{
+	m.recordOf(u.part.group, Record{
 		Kind: MemberStopped, Part: u.part.Name, Replica: u.replica, Index: mem.index,
 		JobID: mem.job.id, RunID: mem.job.latest(),
 	})
@@ -331,8 +331,8 @@ func (m *Model) recheckRefused() {
 			for _, u := range g.units() {
 				u.touched = true
 			}
-			if m.has(dueAgain) && g.looked && !m.passed(g.lastEvent) {
-				g.looked = false
+			if m.has(dueAgain) && g.inspected && !m.passed(g.lastEvent) {
+				g.inspected = false
 				m.Seen["group: due again"]++
 			}
 		}
@@ -357,7 +357,7 @@ func (m *Model) endUnits() {
 		u.fresh = false
 		rest := slices.ContainsFunc(u.members, func(mem *member) bool { return mem.over == "" })
 		hopeless := u.state == "" && (u.tooManyLost() || u.allOver()) || u.state == StateSucceeded && rest
-		said := len(m.said)
+		recorded := len(m.records)
 		switch {
 		case g.ended || m.mute(g.queue):
 		case u.state == StateSucceeded && fresh:
@@ -369,7 +369,7 @@ func (m *Model) endUnits() {
 		case u.state == "" && m.settings(u).OnMemberFailure == "Continue" && u.allOver() && !u.enough():
 			m.unitEnded(u, FailedIndexes)
 		}
-		if hopeless && !g.ended && len(m.said) == said {
+		if hopeless && !g.ended && len(m.records) == recorded {
 			g.refused = true
 		}
 	}
@@ -392,7 +392,7 @@ func (m *Model) release() {
 					m.Seen["group: released after others run"]++
 				}
 				mem.held = false
-				m.sayMember(MemberReleased, mem)
+				m.recordMember(MemberReleased, mem)
 			}
 		}
 	}
@@ -483,6 +483,6 @@ func (g *group) mayCome() bool {
 func (m *Model) endGroup(g *group, state, reason, rule string) {
 	g.ended = true
 	m.Seen["group ended: "+state+" "+reason]++
-	m.sayOf(g, Record{Kind: GroupEnded, State: state, Reason: reason, Rule: rule})
+	m.recordOf(g, Record{Kind: GroupEnded, State: state, Reason: reason, Rule: rule})
 	m.stopAll(g.members())
 }

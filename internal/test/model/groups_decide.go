@@ -58,7 +58,7 @@ func (m *Model) decideMember(r *run, rec Record) {
 			u.retries++
 		}
 		j.count(r, v)
-		m.say(m.requeue(r, v, m.describe(r, v, rec)))
+		m.record(m.requeue(r, v, m.describe(r, v, rec)))
 	case reason == "":
 		m.failMember(r, v, rec)
 	default:
@@ -148,7 +148,7 @@ func (m *Model) failMember(r *run, v verdict, rec Record) {
 	} else {
 		r.job.member.quiet = true
 	}
-	m.say(rec)
+	m.record(rec)
 }
 
 // fallOver makes a member failed for good, if it is not over otherwise.
@@ -321,7 +321,7 @@ func (m *Model) failUnit(u *unit, reason string, r *run, v verdict, rec Record) 
 		m.restart(g, o.scope, restart{
 			at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
 			failing: r, failingAt: failingAt,
-			say: func(own int64, generation int) {
+			cause: func(own int64, generation int) {
 				rec.Generation = generation
 				ready := at
 				if m.blocks(g) || u.gang != "" && m.has(gangReady) {
@@ -365,7 +365,7 @@ func (m *Model) unitEnded(u *unit, reason string) {
 	m.Seen["group: "+o.action+" "+reason+" without a run"]++
 	rec := Record{Kind: UnitEnded, State: StateFailed, Reason: reason, GroupAction: o.action, Rule: o.rule}
 	if !o.restarts() {
-		m.sayUnit(u, rec)
+		m.recordUnit(u, rec)
 		m.leave(u, reason, o)
 		return
 	}
@@ -373,7 +373,7 @@ func (m *Model) unitEnded(u *unit, reason string) {
 	at, pause := m.restartTime(g, u, o, u.changed, "")
 	m.restart(g, o.scope, restart{
 		at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, whole: o.action == "RestartGroup",
-		say: func(int64, int) { m.sayUnit(u, rec) },
+		cause: func(int64, int) { m.recordUnit(u, rec) },
 	})
 }
 
@@ -392,15 +392,15 @@ func (m *Model) unitSucceeded(u *unit) {
 	m.countRestart(u, o)
 	at, pause := m.restartTime(g, u, o, u.changed, "")
 	rec := Record{Kind: UnitEnded, State: StateSucceeded, GroupAction: o.action, Rule: o.rule}
-	m.restart(g, o.scope, restart{at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, rerun: true, say: func(int64, int) { m.sayUnit(u, rec) }})
+	m.restart(g, o.scope, restart{at: at, pause: pause, policy: g.policy, rule: o.rule, anew: true, rerun: true, cause: func(int64, int) { m.recordUnit(u, rec) }})
 }
 
-// sayUnit adds a UnitEnded.
-func (m *Model) sayUnit(u *unit, rec Record) {
+// recordUnit adds a UnitEnded.
+func (m *Model) recordUnit(u *unit, rec Record) {
 	g := u.part.group
 	rec.Part, rec.Replica, rec.Generation = u.part.Name, u.replica, u.generation
 	rec.RestartsUsed, rec.MaxRestarts = g.counted, or(m.inForce(g).MaxRestarts, 0)
-	m.sayOf(g, rec)
+	m.recordOf(g, rec)
 }
 
 // countRestart counts a restart that is granted.
@@ -461,7 +461,7 @@ func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, ready, pause i
 	rec.DelayMs = max(0, at-rec.T) / 1_000_000 // (R23)
 	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
 	r.requeued, r.retryAfter, r.readyAfter, r.readySent = true, rec.RetryAfter, max(ready, pause), false
-	m.say(rec)
+	m.record(rec)
 }
 
 // retryGang: semantics.md 12.4.4, "the unit restarts as a whole (6), one count on the rule
@@ -476,7 +476,7 @@ func (m *Model) retryGang(r *run, v verdict, rec Record) {
 	v.code = GangRetry
 	rec = m.requeue(r, v, m.describe(r, v, rec))
 	if m.mute(g.queue) {
-		m.say(rec)
+		m.record(rec)
 		return
 	}
 	at, failingAt, pause := r.readyAfter, rec.RetryAfter, int64(0)
@@ -486,10 +486,10 @@ func (m *Model) retryGang(r *run, v verdict, rec Record) {
 	m.restart(g, []*unit{u}, restart{
 		at: at, pause: pause, policy: v.policy, rule: v.rule,
 		failing: r, failingAt: failingAt,
-		say: func(own int64, generation int) {
+		cause: func(own int64, generation int) {
 			rec.RetryAfter, rec.Generation = max(own, pause), generation
 			r.retryAfter, r.readyAfter = rec.RetryAfter, rec.RetryAfter
-			m.say(rec)
+			m.record(rec)
 		},
 	})
 }

@@ -4,7 +4,7 @@ import "slices"
 
 // due says whether the horizon of a group has passed that nobody keeps busy (R1).
 func (m *Model) due(g *group) bool {
-	return !g.looked && m.overdue(g)
+	return !g.inspected && m.overdue(g)
 }
 
 // overdue says whether it was due already, or is.
@@ -20,7 +20,7 @@ func (m *Model) forgetMute() {
 		for _, u := range g.units() { // what a record after step 3 is about is none of the next message's
 			u.touched = false
 		}
-		g.looked = g.looked || due
+		g.inspected = g.inspected || due
 		if g.ended || !due || slices.ContainsFunc(g.members(), func(mem *member) bool { return mem.held && !mem.quiet }) {
 			return false
 		}

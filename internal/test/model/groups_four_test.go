@@ -15,7 +15,7 @@ import (
 
 // stepFour is a message, and what changes before it.
 type stepFour struct {
-	said
+	timedMessage
 
 	version  int // 0: as before
 	policies *Policies
@@ -48,7 +48,7 @@ func playFour(t *testing.T, p Policies, steps ...stepFour) []string {
 	return lines
 }
 
-func four(messages ...said) []stepFour {
+func four(messages ...timedMessage) []stepFour {
 	var steps []stepFour
 	for _, s := range messages {
 		steps = append(steps, stepFour{said: s})
@@ -97,8 +97,10 @@ func TestPauseFailsNothing(t *testing.T) {
 	t.Parallel()
 	two := grouped(GroupPolicy{MaxRestarts: new(9), Parts: mainPart(GroupPart{Members: new(2)})})
 	// a has a grace of 1 s, b of 30 s.
-	start := []said{at(0, in("a"), withSpec(in("b"), 30)), at(1, lease("a", "a0"), lease("b", "b0"))}
-	with := func(more ...said) []stepFour { return four(append(append([]said{}, start...), more...)...) }
+	start := []timedMessage{at(0, in("a"), withSpec(in("b"), 30)), at(1, lease("a", "a0"), lease("b", "b0"))}
+	with := func(more ...timedMessage) []stepFour {
+		return four(append(append([]timedMessage{}, start...), more...)...)
+	}
 	restarted := func(a, b string) []string {
 		return []string{
 			"0: GroupBound", "2: JobRequeued a a0 GroupRestart BackoffLimitExceeded RestartGroup by fail 1/9 g1 @" + a + " delay 0s",
@@ -107,7 +109,7 @@ func TestPauseFailsNothing(t *testing.T) {
 	}
 	killed := pausedUntil(two, 3600)
 	killed.Queues = []Queue{{Name: "ml", RetryPolicies: []string{"infra"}, Killed: true}}
-	gang := []said{
+	gang := []timedMessage{
 		at(0, inGang("a", "x", "2"), withSpec(inGang("b", "x", "2"), 30)), at(1, lease("a", "a0"), lease("b", "b0")), at(2, exits("a", "a0", 2)),
 	}
 	later := pausedUntil(two, 3600)
@@ -214,11 +216,13 @@ func TestBlockingRecreate(t *testing.T) {
 	parts := []GroupPart{{Name: "main", Members: new(3)}, {Name: "other", Members: new(2)}}
 	group := blocking(GroupPolicy{MaxRestarts: new(9), Parts: parts})
 	// a fails; b and p live, with a grace of 10 s and 30 s; c and o have no run.
-	start := []said{
+	start := []timedMessage{
 		at(0, withSpec(in("a"), 60), withSpec(in("b"), 10), in("c"), inPart("o", "other"), withSpec(inPart("p", "other"), 30)),
 		at(1, lease("a", "a0"), lease("b", "b0"), lease("p", "p0")),
 	}
-	with := func(more ...said) []stepFour { return four(append(append([]said{}, start...), more...)...) }
+	with := func(more ...timedMessage) []stepFour {
+		return four(append(append([]timedMessage{}, start...), more...)...)
+	}
 	all := func(at string) []string {
 		return []string{
 			"2: MemberRestart a a0 g1 @" + at, "2: MemberRestart b b0 g1 @" + at, "2: MemberRestart c g1 @" + at,
@@ -300,21 +304,23 @@ func TestSuccessors(t *testing.T) {
 		return grouped(GroupPolicy{Parts: mainPart(GroupPart{Members: new(members)})})
 	}
 	two := fixed(2)
-	ended := []said{at(0, in("a"), in("b")), at(1, lease("a", "a0"), lease("b", "b0")), at(2, fails1("a", "a0"))}
+	ended := []timedMessage{at(0, in("a"), in("b")), at(1, lease("a", "a0"), lease("b", "b0")), at(2, fails1("a", "a0"))}
 	end := []string{
 		"0: GroupBound", "2: JobFailed a a0 RuleFail BackoffLimitExceeded FailGroup by fail 0/0", "2: GroupEnded Failed BackoffLimitExceeded", "2: MemberStopped b b0",
 	}
-	with := func(more ...said) []stepFour { return four(append(append([]said{}, ended...), more...)...) }
+	with := func(more ...timedMessage) []stepFour {
+		return four(append(append([]timedMessage{}, ended...), more...)...)
+	}
 	lines := func(more ...string) []string { return append(append([]string{}, end...), more...) }
 	other := two
 	other.Groups = append([]GroupPolicy{{Name: "q", Parts: mainPart(GroupPart{})}}, two.Groups...)
 	named := func(job, group string) []string {
 		return []string{job, annotationGroup, group, annotationGroupPolicy, "p"}
 	}
-	inNamed := func(job, group string, more ...string) said {
+	inNamed := func(job, group string, more ...string) timedMessage {
 		return at(3, submit(job, append(named(job, group)[1:], more...)...))
 	}
-	later := func(seconds float64, s said) said { s.at = seconds; return s }
+	later := func(seconds float64, s timedMessage) timedMessage { s.at = seconds; return s }
 	shadow := two
 	shadow.Queues = []Queue{{Name: "ml", RetryPolicies: []string{"infra"}, Mode: "Shadow"}}
 

@@ -25,8 +25,8 @@ const (
 	GangParallelism = "parallelism below the size of the gang"
 )
 
-// wish is what the annotations of a job say of its membership.
-type wish struct {
+// memberRequest is what the annotations of a job say of its membership.
+type memberRequest struct {
 	name, policy, part string
 	replica, index     int    // -1: not one that can be declared
 	free               bool   // the next free index
@@ -35,10 +35,10 @@ type wish struct {
 	alone              bool   // a gang without a group
 }
 
-// wishOf reads the annotations of a job; nil: it names no group and is in no gang.
-func wishOf(j *job) *wish {
+// memberRequestOf reads the annotations of a job; nil: it names no group and is in no gang.
+func memberRequestOf(j *job) *memberRequest {
 	a := j.annotations
-	w := &wish{name: a[annotationGroup], policy: a[annotationGroupPolicy], part: a[annotationPart]}
+	w := &memberRequest{name: a[annotationGroup], policy: a[annotationGroupPolicy], part: a[annotationPart]}
 	replica, index := a[annotationReplica], a[annotationIndex]
 	if isGang(a) {
 		w.gang, w.size = a[annotationGang], number(a[annotationCardinality])
@@ -62,7 +62,7 @@ func wishOf(j *job) *wish {
 
 // join makes a job a member, if it is one (semantics.md 12.1).
 func (m *Model) join(j *job, t int64) {
-	w := wishOf(j)
+	w := memberRequestOf(j)
 	switch {
 	case w == nil:
 		return
@@ -165,7 +165,7 @@ func (m *Model) gangElsewhere(j *job, not *unit, id string) bool {
 }
 
 // follower is the name of the nth group of a name.
-func (w *wish) follower(n int) string {
+func (w *memberRequest) follower(n int) string {
 	if n == 1 {
 		return w.name
 	}
@@ -173,7 +173,7 @@ func (w *wish) follower(n int) string {
 }
 
 // begin makes a group for its first member, as the nth of its name, or says why it cannot be bound.
-func (m *Model) begin(j *job, w *wish, n int) (*group, string) {
+func (m *Model) begin(j *job, w *memberRequest, n int) (*group, string) {
 	var g *group
 	switch {
 	case w.alone && w.size < 0:
@@ -204,7 +204,7 @@ type place struct {
 }
 
 // place finds the place of a job in a group; nil has none.
-func (m *Model) place(g *group, j *job, w *wish) place {
+func (m *Model) place(g *group, j *job, w *memberRequest) place {
 	switch {
 	case g == nil:
 		return place{}
@@ -244,7 +244,7 @@ func (m *Model) place(g *group, j *job, w *wish) place {
 }
 
 // enter makes a job a member, where it fits.
-func (m *Model) enter(j *job, w *wish, p place, t int64) {
+func (m *Model) enter(j *job, w *memberRequest, p place, t int64) {
 	u := p.unit
 	g := u.part.group
 	u.gang, u.gangSize = w.gang, w.size
@@ -269,7 +269,7 @@ func (m *Model) enter(j *job, w *wish, p place, t int64) {
 	// semantics.md 12.8 and 12.13.14: a member submitted late.
 	if g.ended || u.state != "" {
 		m.Seen["group: member too late"]++
-		m.sayMember(MemberHeld, mem)
+		m.recordMember(MemberHeld, mem)
 		m.stop(mem)
 		return
 	}
@@ -277,7 +277,7 @@ func (m *Model) enter(j *job, w *wish, p place, t int64) {
 	if !m.mayStart(mem) {
 		m.Seen["group: held at its submit"]++
 		mem.held = true
-		m.sayMember(MemberHeld, mem)
+		m.recordMember(MemberHeld, mem)
 	}
 }
 
@@ -290,13 +290,13 @@ func (m *Model) bound(g *group) {
 			shape = append(shape, p.Shape)
 		}
 	}
-	m.sayOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, Success: g.success, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
+	m.recordOf(g, Record{Kind: GroupBound, Policy: g.policy, Shape: shape, Success: g.success, MaxRestarts: or(m.inForce(g).MaxRestarts, 0)})
 }
 
 // finding: the job "is in no group: GroupFinding".
 func (m *Model) finding(j *job, name, reason string) {
 	m.Seen["finding: "+reason]++
-	m.say(Record{
+	m.record(Record{
 		Kind: GroupFinding, Ledger: m.current.Ledger, Entry: m.current.Entry, Batch: m.current.Batch,
 		Queue: j.queue, JobSet: j.set, Group: name, JobID: j.id, Reason: reason,
 	})

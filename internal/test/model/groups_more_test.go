@@ -15,13 +15,13 @@ func TestGroupsMore(t *testing.T) {
 		return GroupPolicy{MaxRestarts: new(9), Rules: rules, Parts: two}
 	}
 	changed := func(p Policies, change func(p *Policies)) Policies { change(&p); return p }
-	start := []said{at(0, in("a"), in("b")), at(1, lease("a", "a0"), lease("b", "b0"))}
-	with := func(more ...said) []said { return append(append([]said{}, start...), more...) }
+	start := []timedMessage{at(0, in("a"), in("b")), at(1, lease("a", "a0"), lease("b", "b0"))}
+	with := func(more ...timedMessage) []timedMessage { return append(append([]timedMessage{}, start...), more...) }
 
 	for _, tc := range []struct {
 		name     string
 		policies Policies
-		messages []said
+		messages []timedMessage
 		want     []string
 	}{
 		{
@@ -44,7 +44,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"a restart starts the counts of rules anew",
 			changed(grouped(GroupPolicy{MaxRestarts: new(1), Parts: one(GroupPart{})}), func(p *Policies) { p.Policies[0].RetryLimit = new(1) }),
-			[]said{at(0, in("a")), at(1, exits("a", "a0", 2)), at(2, exits("a", "a1", 2)), at(3, exits("a", "a2", 2))},
+			[]timedMessage{at(0, in("a")), at(1, exits("a", "a0", 2)), at(2, exits("a", "a1", 2)), at(3, exits("a", "a2", 2))},
 			[]string{
 				"0: GroupBound", "1: JobRequeued a a0 RuleRetry by retry @1s",
 				"2: JobRequeued a a1 GroupRestart BackoffLimitExceeded RestartGroup by retry 1/1 g1 @2s", "2: MemberRestart a a1 g1 @2s",
@@ -54,7 +54,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"Keep leaves a unit that succeeded as it is, and nobody restarts who is cancelled",
 			grouped(GroupPolicy{MaxRestarts: new(1), Completed: "Keep", Parts: []GroupPart{{Name: "other", Members: new(2), MinMembers: new(1)}, {Name: "main", Members: new(3), MinMembers: new(2)}}}),
-			[]said{
+			[]timedMessage{
 				at(0, inPart("o", "other"), inPart("p", "other"), in("a"), in("b"), in("c")), at(1, succeeded("o", "o0")), at(2, cancelJob("c")), at(3, fails1("a", "a0")),
 			},
 			[]string{
@@ -99,7 +99,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"a rule's own limit, and restarts that do not count",
 			grouped(GroupPolicy{MaxRestarts: new(0), Rules: []GroupRule{{Name: "free", Action: "RestartGroup", CountsTowardMax: new(false), Limit: new(1)}}, Parts: one(GroupPart{})}),
-			[]said{at(0, in("a")), at(1, fails1("a", "a0")), at(2, fails1("a", "a1"))},
+			[]timedMessage{at(0, in("a")), at(1, fails1("a", "a0")), at(2, fails1("a", "a1"))},
 			[]string{
 				"0: GroupBound", "1: JobRequeued a a0 GroupRestart BackoffLimitExceeded RestartGroup by fail,free 0/0 g1 @1s", "1: MemberRestart a a0 g1 @1s",
 				"2: JobFailed a a1 RuleFail BackoffLimitExceeded FailGroup by fail,free 0/0 g1", "2: GroupEnded Failed ReachedMaxRestarts by free",
@@ -117,7 +117,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"a member that succeeded and was cancelled does not count after a restart",
 			grouped(GroupPolicy{MaxRestarts: new(5), Parts: []GroupPart{{Name: "main", Members: new(2), MinMembers: new(1)}, {Name: "other"}}}),
-			[]said{
+			[]timedMessage{
 				at(0, in("a"), in("b"), inPart("o", "other")), at(1, succeeded("a", "a0")), at(2, cancelJob("a")), at(3, fails1("o", "o0")),
 				at(4, lease("b", "b0"), lease("o", "o1")), at(5, succeeded("o", "o1")), at(6, succeeded("b", "b0")),
 			},
@@ -130,7 +130,7 @@ func TestGroupsMore(t *testing.T) {
 		{
 			"a gang with a cancelled member does not retry",
 			grouped(GroupPolicy{MaxRestarts: new(5), Parts: one(GroupPart{Members: new(3), MinMembers: new(2)})}),
-			[]said{
+			[]timedMessage{
 				at(0, in("a", annotationGang, "x", annotationCardinality, "3"), in("b", annotationGang, "x", annotationCardinality, "3"), in("c", annotationGang, "x", annotationCardinality, "3")),
 				at(1, cancelJob("c")), at(2, lease("a", "a0"), lease("b", "b0")), at(3, exits("a", "a0", 2)),
 			},
@@ -140,7 +140,7 @@ func TestGroupsMore(t *testing.T) {
 		},
 		{
 			"failFast: of a member of a gang it is ignored", grouped(GroupPolicy{}),
-			[]said{
+			[]timedMessage{
 				at(0, inGang("a", "x", "2", annotationFailFast, "true"), in("b", annotationFailFast, "true")),
 				at(1, exits("a", "a0", 2)), at(2, exits("b", "b0", 2)),
 			},
@@ -155,7 +155,7 @@ func TestGroupsMore(t *testing.T) {
 				MaxRestarts: new(5), Parts: []GroupPart{{Name: "main", Replicas: new(2)}, {Name: "other"}},
 				Rules: []GroupRule{{Name: "leave", Action: "Leave", OnMessage: "^boom$", OnReasons: []string{PodFailurePolicy}}, {Name: "part", Action: "RestartPart", Parts: []string{"main"}}},
 			}),
-			[]said{
+			[]timedMessage{
 				at(0, in("a"), in("b", annotationReplica, "1"), inPart("o", "other")), at(1, lease("a", "a0"), lease("b", "b0"), lease("o", "o0")),
 				at(2, exits("a", "a0", 3)), at(3, exits("b", "b0", 1)), at(4, succeeded("o", "o0")),
 			},
@@ -167,7 +167,7 @@ func TestGroupsMore(t *testing.T) {
 		},
 		{
 			"grace: of the failing member and of one that lives", grouped(GroupPolicy{MaxRestarts: new(5), Parts: two}),
-			[]said{
+			[]timedMessage{
 				at(0, withSpec(in("a"), 30), withSpec(in("b"), 10)), at(1, lease("a", "a0"), lease("b", "b0")), at(2, preempted("a", "a0")), at(9, preempted("b", "b0")),
 				at(20, terminated("b", "b0")),
 			},
@@ -189,7 +189,7 @@ func TestGroupsMore(t *testing.T) {
 		},
 		{
 			"forgotten, and bound anew", grouped(GroupPolicy{Parts: one(GroupPart{})}),
-			[]said{at(0, in("a")), at(1, succeeded("a", "a0")), at(2, in("b")), at(86403, in("a"))},
+			[]timedMessage{at(0, in("a")), at(1, succeeded("a", "a0")), at(2, in("b")), at(86403, in("a"))},
 			[]string{"0: GroupBound", "1: GroupEnded Succeeded", "2: GroupFinding b index not declared", "3: GroupBound"},
 		},
 	} {
@@ -209,7 +209,7 @@ func TestGroupsLater(t *testing.T) {
 	p := grouped(GroupPolicy{MaxRestarts: new(5), Parts: []GroupPart{{Name: "main", Members: new(2)}}})
 	m := New(p)
 	m.UseVersion(2)
-	step := func(i int, s said) []string {
+	step := func(i int, s timedMessage) []string {
 		var lines []string
 		for _, r := range m.Step(s.message(t, i)) {
 			lines = append(lines, showGroup(r))

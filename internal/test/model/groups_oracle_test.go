@@ -63,7 +63,7 @@ func newTrial(c *oracle.Check, p Policies, members []oracle.Member) *trial {
 	for _, m := range members {
 		events = append(events, inPart(id(m), m.Part, annotationReplica, strconv.Itoa(m.Replica), annotationIndex, strconv.Itoa(m.Index)))
 	}
-	r.say(events...)
+	r.send(events...)
 	return r
 }
 
@@ -79,7 +79,7 @@ func trialsOf(row string) (n int) {
 
 func id(m oracle.Member) string { return fmt.Sprintf("%s-%d-%d", m.Part, m.Replica, m.Index) }
 
-func (r *trial) say(events ...*pb.Event) {
+func (r *trial) send(events ...*pb.Event) {
 	r.at++
 	payload, err := (proto.MarshalOptions{Deterministic: true}).Marshal(&pb.EventSequence{Queue: "ml", JobSetName: "set-a", Events: events})
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *trial) Start(m oracle.Member) {
 	if job := id(m); !r.running[job] {
 		r.runs[job]++
 		r.running[job] = true
-		r.say(lease(job, r.run(m)))
+		r.send(lease(job, r.run(m)))
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *trial) Fail(m oracle.Member, f oracle.Failure) {
 		why = podReasonError(pb.KubernetesReason_DEADLINE_EXCEEDED, containers...)
 	}
 	r.running[id(m)] = false
-	r.say(fails(id(m), r.run(m), why))
+	r.send(fails(id(m), r.run(m), why))
 }
 
 const mainContainer = "main"
@@ -155,7 +155,7 @@ const mainContainer = "main"
 func (r *trial) Succeed(m oracle.Member) {
 	r.Start(m)
 	r.running[id(m)] = false
-	r.say(succeeded(id(m), r.run(m)))
+	r.send(succeeded(id(m), r.run(m)))
 }
 
 // Decisions implements oracle.Group.

@@ -12,9 +12,9 @@ func TestRulesFirst(t *testing.T) {
 	failFirst := GroupRule{Name: "bad", Action: "FailGroup", OnReasons: []string{PodFailurePolicy}}
 	again := GroupRule{Name: "again", Action: "RestartGroup"}
 	leave := GroupRule{Name: "leave", Action: "Leave", OnReasons: []string{PodFailurePolicy}}
-	replica := func(job, n string) said { return at(0, in(job, annotationReplica, n)) }
-	with := func(more ...said) []said {
-		return append([]said{replica("a", "0"), replica("b", "1"), replica("c", "2"), at(1, lease("a", "a0"), lease("b", "b0"), lease("c", "c0"))}, more...)
+	replica := func(job, n string) timedMessage { return at(0, in(job, annotationReplica, n)) }
+	with := func(more ...timedMessage) []timedMessage {
+		return append([]timedMessage{replica("a", "0"), replica("b", "1"), replica("c", "2"), at(1, lease("a", "a0"), lease("b", "b0"), lease("c", "c0"))}, more...)
 	}
 	three := func(version int, steps []stepFour) []stepFour { steps[0].version = version; return steps }
 	failed := "4: JobFailed b b0 RuleFail PodFailurePolicy FailGroup by unit,bad "

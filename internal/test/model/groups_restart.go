@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// restart is what a restart of some units is told.
+// restart is the arguments of a restart of some units.
 type restart struct {
 	at           int64
 	pause        int64 // nobody starts before its end; 0: none
@@ -16,8 +16,8 @@ type restart struct {
 	failing      *run // or nil
 	failingAt    int64
 
-	// say says the record that causes it: with the failing member's time, without the pause.
-	say func(own int64, generation int)
+	// cause says the record that causes it: with the failing member's time, without the pause.
+	cause func(own int64, generation int)
 }
 
 // restart: semantics.md 12.6.
@@ -94,9 +94,9 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 	// The record that causes it has the counts before they start anew. (R20)
 	if how.failing != nil {
 		mem := how.failing.job.member
-		how.say(times[mem], mem.unit.generation)
+		how.cause(times[mem], mem.unit.generation)
 	} else {
-		how.say(0, 0)
+		how.cause(0, 0)
 	}
 	// All of them are reset before anyone starts.
 	for _, mem := range members {
@@ -123,14 +123,14 @@ func (m *Model) restart(g *group, scope []*unit, how restart) {
 		if live[mem] {
 			m.Seen["group: live run told to stop"]++
 		}
-		m.sayOf(g, Record{
+		m.recordOf(g, Record{
 			Kind: MemberRestart, Part: u.part.Name, Replica: u.replica, Index: mem.index, JobID: mem.job.id, RunID: mem.job.latest(),
 			Generation: u.generation, RetryAfter: times[mem],
 		})
 		mem.held = !m.mayStart(mem)
 		if mem.held {
 			m.Seen["group: held at a restart"]++
-			m.sayMember(MemberHeld, mem)
+			m.recordMember(MemberHeld, mem)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // playGroups is play under version 3, rendering what matters for groups.
-func playGroups(t *testing.T, p Policies, messages ...said) []string {
+func playGroups(t *testing.T, p Policies, messages ...timedMessage) []string {
 	t.Helper()
 	m := New(p)
 	m.UseVersion(GroupsVersion)
@@ -94,13 +94,15 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	one := func(p GroupPart) []GroupPart { p.Name = "main"; return []GroupPart{p} }
 	three := one(GroupPart{Members: new(3)})
-	start3 := []said{at(0, in("a"), in("b"), in("c")), at(1, lease("a", "a0"), lease("b", "b0"), lease("c", "c0"))}
-	with := func(first []said, more ...said) []said { return append(append([]said{}, first...), more...) }
+	start3 := []timedMessage{at(0, in("a"), in("b"), in("c")), at(1, lease("a", "a0"), lease("b", "b0"), lease("c", "c0"))}
+	with := func(first []timedMessage, more ...timedMessage) []timedMessage {
+		return append(append([]timedMessage{}, first...), more...)
+	}
 
 	for _, tc := range []struct {
 		name     string
 		policies Policies
-		messages []said
+		messages []timedMessage
 		want     []string
 	}{
 		{
@@ -195,7 +197,7 @@ func TestGroups(t *testing.T) {
 		{
 			"parallelism and after",
 			grouped(GroupPolicy{Parts: []GroupPart{{Name: "driver"}, {Name: "workers", Members: new(3), Parallelism: new(1), After: []string{"driver"}}}}),
-			[]said{
+			[]timedMessage{
 				at(0, inPart("w2", "workers", annotationIndex, "2"), inPart("w0", "workers"), inPart("d", "driver"), inPart("w1", "workers")),
 				at(1, lease("d", "d0")), at(2, succeeded("d", "d0")), at(3, lease("w0", "w00")), at(4, succeeded("w0", "w00")),
 				at(5, cancelJob("w1")), at(6, fails1("w2", "w20")),
@@ -216,7 +218,7 @@ func TestGroups(t *testing.T) {
 		{
 			"a restart of parts: the slots go by index",
 			grouped(GroupPolicy{MaxRestarts: new(1), Parts: one(GroupPart{Members: new(3), Parallelism: new(1)})}),
-			[]said{
+			[]timedMessage{
 				at(0, in("c", annotationIndex, "2"), in("a")), at(1, lease("c", "c0")), at(2, fails1("c", "c0")), at(3, in("b")),
 			},
 			[]string{
@@ -236,7 +238,7 @@ func TestGroups(t *testing.T) {
 				Restarts: &Restarts{Limit: new(1), Backoff: Backoff{InitialDelayMs: new(int64(30_000))}},
 				Parts:    []GroupPart{{Name: "main"}, {Name: "next", After: []string{"main"}}, {Name: "other"}},
 			}),
-			[]said{
+			[]timedMessage{
 				at(0, in("a"), inPart("n", "next"), inPart("o", "other")), at(1, lease("a", "a0"), lease("o", "o0")),
 				at(2, fails1("a", "a0")), at(40, lease("a", "a1")), at(41, fails1("a", "a1")), at(42, fails1("o", "o0")),
 			},
@@ -253,7 +255,7 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"Always", grouped(GroupPolicy{Restarts: &Restarts{Limit: new(1), On: "Always"}, Parts: one(GroupPart{})}),
-			[]said{at(0, in("a")), at(1, lease("a", "a0")), at(2, succeeded("a", "a0")), at(3, lease("a", "a1")), at(4, succeeded("a", "a1"))},
+			[]timedMessage{at(0, in("a")), at(1, lease("a", "a0")), at(2, succeeded("a", "a0")), at(3, lease("a", "a1")), at(4, succeeded("a", "a1"))},
 			[]string{
 				"0: GroupBound",
 				"2: UnitEnded Succeeded RestartUnit by restarts 0/0 g1",
@@ -268,7 +270,7 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"a gang without a group retries as a whole", grouped(GroupPolicy{}),
-			[]said{
+			[]timedMessage{
 				at(0, inGang("a", "x", "2"), inGang("b", "x", "2"), inGang("c", "x", "2"), inGang("d", "y", "3"), inGang("e", "y", "4")),
 				at(1, lease("a", "a0"), lease("b", "b0")),
 				at(2, exits("a", "a0", 2)), at(3, exits("b", "b0", 2)), at(4, lease("a", "a1"), lease("b", "b1")),
@@ -291,7 +293,7 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"a gang is in one group of its job set", grouped(GroupPolicy{MaxRestarts: new(9), Parts: one(GroupPart{Members: new(2)})}),
-			[]said{
+			[]timedMessage{
 				at(0, inGang("a", "x", "2", annotationGroup, "g", annotationGroupPolicy, "p"), inGang("b", "x", "2", annotationGroup, "h", annotationGroupPolicy, "p"), inGang("c", "x", "2")),
 				at(1, inGang("d", "y", "2"), inGang("e", "y", "2", annotationGroup, "h", annotationGroupPolicy, "p")),
 				at(2, inGang("f", "x", "2", annotationGroup, "g")), at(3, fails1("b", "b0"), fails1("e", "e0")),
@@ -305,7 +307,7 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"findings", grouped(GroupPolicy{Parts: one(GroupPart{Members: new(2)})}),
-			[]said{at(0, submit("a", annotationGroup, "g"), submit("b", annotationGroup, "g", annotationGroupPolicy, "q"), in("c", annotationIndex, "1"), in("d", annotationIndex, "01"),
+			[]timedMessage{at(0, submit("a", annotationGroup, "g"), submit("b", annotationGroup, "g", annotationGroupPolicy, "q"), in("c", annotationIndex, "1"), in("d", annotationIndex, "01"),
 				in("e", annotationIndex, "2"), in("f", annotationReplica, "1"), inPart("g", "x"), submit("h", annotationGroup, "g"),
 				submit("i", annotationGroup, "g", annotationGroupPolicy, "q"), submit("j", annotationGroup, strings.Repeat("x", 254)))},
 			[]string{
@@ -316,12 +318,12 @@ func TestGroups(t *testing.T) {
 		},
 		{
 			"a size that never comes, and the horizon", grouped(GroupPolicy{Parts: three}),
-			[]said{at(0, in("a"), in("b")), at(1, succeeded("a", "a0"), succeeded("b", "b0")), at(86401, submit("z")), at(86403, submit("y")), at(86404, in("c"))},
+			[]timedMessage{at(0, in("a"), in("b")), at(1, succeeded("a", "a0"), succeeded("b", "b0")), at(86401, submit("z")), at(86403, submit("y")), at(86404, in("c"))},
 			[]string{"0: GroupBound", "3: GroupEnded Failed Exhausted", "4: MemberHeld c", "4: MemberStopped c"},
 		},
 		{
 			"open size", grouped(GroupPolicy{}),
-			[]said{at(0, in("a"), in("b", annotationIndex, "7")), at(1, succeeded("a", "a0"), succeeded("b", "b0")), at(86402, submit("z"))},
+			[]timedMessage{at(0, in("a"), in("b", annotationIndex, "7")), at(1, succeeded("a", "a0"), succeeded("b", "b0")), at(86402, submit("z"))},
 			[]string{"0: GroupBound", "2: GroupEnded Succeeded"},
 		},
 	} {

@@ -18,14 +18,14 @@ type Model struct {
 
 	policies  Policies
 	version   int    // of the semantics
-	watermark *int64 // the greatest t folded; nil: none yet
+	watermark *int64 // the greatest t folded; nil: nothing was folded yet
 	messages  int    // messages so far, the current one included
 	events    int    // events so far, the current one included
 	number    int64  // decisions so far
 	jobs      map[string]*job
 	failed    []*run   // of the current message, in order of failure
 	before    int      // number of the last event before the current message
-	said      []Record // by the current message, so far
+	records   []Record // by the current message, so far
 	current   Message
 	recheck   bool     // the policies changed
 	groups    []*group // by queue, job set and name
@@ -156,7 +156,7 @@ func (m *Model) Use(p Policies) {
 // RetryReady in order of the events that proved.
 func (m *Model) Step(msg Message) []Record {
 	m.messages++
-	m.said, m.current = nil, msg
+	m.records, m.current = nil, msg
 
 	// §1: "A message is read by proto3's rules". The generated code checks
 	// UTF-8 where, and only where, the section says.
@@ -194,7 +194,7 @@ func (m *Model) Step(msg Message) []Record {
 		if reason := m.fold(&seq, ev, eventTime(ev, msg.Publish)); reason != "" {
 			// READING: the raw bytes are those of the event. (Otherwise: of the
 			// whole message.)
-			m.say(m.park(msg, reason, i+1, raws[i]))
+			m.record(m.park(msg, reason, i+1, raws[i]))
 		}
 	}
 
@@ -222,7 +222,7 @@ func (m *Model) Step(msg Message) []Record {
 			}
 			rec.Kind, rec.Reason = NotDecided, reason
 			m.Seen["not decided: "+reason]++
-			m.say(rec)
+			m.record(rec)
 			r.decided = true
 			continue
 		}
@@ -231,7 +231,7 @@ func (m *Model) Step(msg Message) []Record {
 		if r.job.member != nil {
 			m.decideMember(r, rec)
 		} else {
-			m.say(m.decide(r, rec))
+			m.record(m.decide(r, rec))
 		}
 		r.decided = true
 	}
@@ -240,11 +240,11 @@ func (m *Model) Step(msg Message) []Record {
 	m.release()
 	m.endGroups()
 	m.forgetMute()
-	return append(m.said, m.ready(msg)...)
+	return append(m.records, m.ready(msg)...)
 }
 
-// say adds a record to those of the current message.
-func (m *Model) say(rec Record) { m.said = append(m.said, rec) }
+// record adds a record to those of the current message.
+func (m *Model) record(rec Record) { m.records = append(m.records, rec) }
 
 func (m *Model) park(msg Message, reason string, event int, raw []byte) Record {
 	m.Seen["parked: "+reason]++

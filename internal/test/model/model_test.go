@@ -12,8 +12,8 @@ import (
 	"github.com/refloat/refloat/events/pb"
 )
 
-// said is a message of a test, at a number of seconds after base.
-type said struct {
+// timedMessage is a message of a test, at a number of seconds after base.
+type timedMessage struct {
 	at         float64
 	queue, set string
 	events     []*pb.Event
@@ -21,18 +21,18 @@ type said struct {
 }
 
 // at is a message of queue ml and set set-a.
-func at(seconds float64, events ...*pb.Event) said {
-	return said{at: seconds, queue: "ml", set: "set-a", events: events}
+func at(seconds float64, events ...*pb.Event) timedMessage {
+	return timedMessage{at: seconds, queue: "ml", set: "set-a", events: events}
 }
 
-func from(queue, set string, m said) said {
+func from(queue, set string, m timedMessage) timedMessage {
 	m.queue, m.set = queue, set
 	return m
 }
 
 // play feeds messages to a model and renders its records, each with the index
 // of its message.
-func play(t *testing.T, p Policies, messages ...said) []string {
+func play(t *testing.T, p Policies, messages ...timedMessage) []string {
 	t.Helper()
 	m := New(p)
 	var lines []string
@@ -44,7 +44,7 @@ func play(t *testing.T, p Policies, messages ...said) []string {
 	return lines
 }
 
-func (s said) message(t *testing.T, i int) Message {
+func (s timedMessage) message(t *testing.T, i int) Message {
 	t.Helper()
 	payload := s.payload
 	if payload == nil {
@@ -108,7 +108,7 @@ func show(r Record) string {
 type playCase struct {
 	name     string
 	policies Policies
-	messages []said
+	messages []timedMessage
 	want     []string
 }
 

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Trial is one row of another system's tests, as the model was told it.
+// Trial is one row of another system's tests, as it was put to the model.
 type Trial struct {
 	Name     string
 	Policies []File

@@ -116,8 +116,8 @@ var (
 	byCondition = regexp.MustCompile(`^Pod \S+ has condition (\S+) matching FailJob rule at index (\d+)$`)
 )
 
-// said is the part of a condition's message that is ours to know: container and rule.
-func said(message string) string {
+// knownPart is the part of a condition's message that is ours to know: container and rule.
+func knownPart(message string) string {
 	if m := byContainer.FindStringSubmatch(message); m != nil {
 		return "container, rule " + m[3]
 	}
@@ -127,8 +127,8 @@ func said(message string) string {
 	return message
 }
 
-// says is the same of a decision.
-func (d *Decision) says() string {
+// message is the same of a decision.
+func (d *Decision) message() string {
 	switch d.UnitReason {
 	case "BackoffLimitExceeded":
 		return "Job has reached the specified backoff limit"
@@ -154,7 +154,7 @@ func compareConditions(c *Check, g Group, conditions []condition) {
 		switch want.Type {
 		case "Failed", "FailureTarget":
 			Equal(c, "the Job's reason", d.UnitReason, want.Reason)
-			Equal(c, "the Job's message", d.says(), said(want.Message))
+			Equal(c, "the Job's message", d.message(), knownPart(want.Message))
 		case "Complete", "SuccessCriteriaMet":
 			Equal(c, "the Job's state", g.Status().State, string(Succeeded))
 		default:
@@ -173,7 +173,7 @@ func sameCondition(path string, a, b any) bool {
 		failing := []string{"Failed", "FailureTarget"}
 		return slices.Contains(failing, x) && slices.Contains(failing, y)
 	case strings.HasSuffix(path, ".message"):
-		return said(x) == said(y)
+		return knownPart(x) == knownPart(y)
 	}
 	return false
 }

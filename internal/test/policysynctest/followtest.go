@@ -165,14 +165,14 @@ func (p *Server) handle(_ any, stream grpc.ServerStream) error {
 	case secret != "" && !slices.Equal(md.Get("authorization"), []string{secret}):
 		return status.Error(codes.Unauthenticated, "who are you?")
 	case method == "/api.QueueService/GetQueues":
-		return p.tellQueues(stream)
+		return p.sendQueues(stream)
 	case method == "/api.RetryPolicyService/GetRetryPolicies":
-		return p.tellPolicies(stream)
+		return p.sendPolicies(stream)
 	}
 	return status.Errorf(codes.Unimplemented, "no %s here", method)
 }
 
-func (p *Server) tellQueues(stream grpc.ServerStream) error {
+func (p *Server) sendQueues(stream grpc.ServerStream) error {
 	p.mu.Lock()
 	var answers [][]byte
 	for _, name := range slices.Sorted(maps.Keys(p.queues)) {
@@ -196,7 +196,7 @@ func (p *Server) tellQueues(stream grpc.ServerStream) error {
 	return nil
 }
 
-func (p *Server) tellPolicies(stream grpc.ServerStream) error {
+func (p *Server) sendPolicies(stream grpc.ServerStream) error {
 	p.mu.Lock()
 	var answer []byte
 	for _, name := range slices.Sorted(maps.Keys(p.policies)) {

@@ -31,7 +31,7 @@ func newGuard(script string, env []string, args ...string) (*guard, error) {
 	return &guard{cmd, input}, nil
 }
 
-func (g *guard) tell(line string) error {
+func (g *guard) send(line string) error {
 	if _, err := fmt.Fprintln(g.input, line); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}
@@ -40,7 +40,7 @@ func (g *guard) tell(line string) error {
 
 // release ends the guard without a clean-up.
 func (g *guard) release() error {
-	if err := g.tell("done"); err != nil {
+	if err := g.send("done"); err != nil {
 		return err
 	}
 	if err := g.input.Close(); err != nil {

@@ -92,7 +92,7 @@ func (c *process) start(context.Context) error {
 		return err
 	}
 	c.group, c.ended = cmd.Process.Pid, ended
-	return c.guard.tell(strconv.Itoa(c.group))
+	return c.guard.send(strconv.Itoa(c.group))
 }
 
 func (c *process) kill(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (c *process) kill(ctx context.Context) error {
 		return fmt.Errorf("process %d does not end: %w", c.group, ctx.Err())
 	}
 	c.group = 0
-	return c.guard.tell("")
+	return c.guard.send("")
 }
 
 // pause returns when the process has stopped: the signal only asks for it, and until then the broker answers.

@@ -93,7 +93,7 @@ type Step struct {
 	Do     string // a verb and its arguments: what runs it says which
 	Ask    string // a command, repeated until its output matches
 	Query  string // a query of the scheduler's database, repeated until its first column matches
-	Says   string // regular expression that the output must match
+	Output string // regular expression that the output must match
 	Refuse bool   // it must fail
 }
 
@@ -188,7 +188,7 @@ func (s Scenario) check() error {
 	if !scenarioName.MatchString(s.Name) {
 		return fmt.Errorf("the name must match %s", scenarioName)
 	}
-	if len(s.Expect) == 0 && !slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Says != "" }) {
+	if len(s.Expect) == 0 && !slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Output != "" }) {
 		return fmt.Errorf("it expects nothing")
 	}
 	known := func(name string) bool {
@@ -211,7 +211,7 @@ func (s Scenario) check() error {
 		if w := st.When; w != nil && (!known(w.Job) || !slices.Contains(States, w.Is) && w.Over == 0) {
 			return fmt.Errorf("step %d waits until job %q is %q: want a job, and one of %q", i+1, w.Job, w.Is, States)
 		}
-		if _, err := regexp.Compile(st.Says); err != nil {
+		if _, err := regexp.Compile(st.Output); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 		if len(slices.DeleteFunc([]string{st.Do, st.Ask, st.Query}, func(s string) bool { return s == "" })) > 1 {

@@ -68,7 +68,7 @@ func (w *world) seeDecision(d *chain.Decision) {
 		w.saw(SawOfEnded)
 	case policy.GroupRestart:
 		if d.Group == nil {
-			w.saw(SawToldToStop)
+			w.saw(SawStoppedRun)
 		} else {
 			w.saw(SawGroupRestart)
 		}

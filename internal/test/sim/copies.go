@@ -60,8 +60,8 @@ func (m *mirror) Due() time.Time {
 // Keeps says that the scheduler's tables have no job any more.
 func (m *mirror) Keeps(context.Context, jobdb.Tx, []string) (map[string]bool, error) { return nil, nil }
 
-// Take notes the decisions that have an effect on the rows.
-func (m *mirror) Take(msg *sink.Message, jobs func(id string) *jobdb.Job) {
+// Collect notes the decisions that have an effect on the rows.
+func (m *mirror) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	w := m.w
 	if isCopy(&msg.Log) || msg.Superseded {
 		w.fail("the message at %v of partition %d is mirrored (a copy: %v, superseded: %v)", msg.Log.Position, m.part, isCopy(&msg.Log), msg.Superseded)
@@ -201,7 +201,7 @@ func (w *world) landCopy(part int, c wait) {
 	})
 	h := &w.histories[part]
 	h.fed = append(h.fed, model.Message{Ledger: at.Ledger, Entry: at.Entry, Batch: at.Batch, Publish: publish, Payload: c.payload})
-	w.tell("a copy of decision %d of partition %d is at %v", c.number, part, at)
+	w.logf("a copy of decision %d of partition %d is at %v", c.number, part, at)
 }
 
 func isCopy(m *eventlog.Message) bool {

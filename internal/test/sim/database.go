@@ -194,7 +194,7 @@ func (t *tx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		return jobdb.ErrMoved
 	}
 	if w.has(UnknownTx) && w.one(12) {
-		w.tell("a commit to envelope %d ends with an unknown result", to.Chain.Seq)
+		w.logf("a commit to envelope %d ends with an unknown result", to.Chain.Seq)
 		switch w.rng.IntN(3) {
 		case 0:
 			w.saw(SawUnknownDone)
@@ -226,7 +226,7 @@ func (p *dbPart) apply(w *world, t *tx, to jobdb.Positions) {
 	if to.Chain.Seq < p.positions.Chain.Seq || to.Events.Compare(p.positions.Events) < 0 {
 		w.fail("%v goes back from envelope %d to %d", p, p.positions.Chain.Seq, to.Chain.Seq)
 	}
-	w.mustHold(p, p.number, to.Chain)
+	w.mustBeInChain(p, p.number, to.Chain)
 	p.checkCopied(w, t)
 	for _, c := range t.changes {
 		for _, r := range c.Releases {

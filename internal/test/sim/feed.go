@@ -109,7 +109,7 @@ func (w *world) newHistory(partitions int) history {
 	if w.family != nil {
 		messages = model.GenerateGroups(seed, model.GroupOptions{Policies: &w.cfg.Sets.naive[w.family[0]], Steady: true}).Messages
 	} else {
-		messages = model.Generate(seed, model.Options{Told: w.one(3)}).Messages
+		messages = model.Generate(seed, model.Options{Republished: w.one(3)}).Messages
 	}
 	return history{messages: messages[:min(len(messages), 70/partitions)]}
 }
@@ -150,7 +150,7 @@ func (w *world) feed() {
 		}
 		h.fed = append(h.fed, m)
 		if w.tracing {
-			w.tell("events of partition %d: %v", p, at)
+			w.logf("events of partition %d: %v", p, at)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (w *world) activateSet() {
 	}
 	w.generations = append(w.generations, n)
 	w.policies.append(0, eventlog.Message{Payload: payload})
-	w.tell("policy generation %d is set %d", len(w.generations), n)
+	w.logf("policy generation %d is set %d", len(w.generations), n)
 	for _, m := range w.machines {
 		if m.phase == "catching up" {
 			w.saw(SawPolicyInCatchUp)
@@ -224,7 +224,7 @@ func damaged(raw []byte, how uint32) []byte {
 func (w *world) copyState(m *machine) {
 	if m.store.meta != nil {
 		w.copies[m.part] = append(w.copies[m.part], m.store.clone())
-		w.tell("a copy of %v's store is kept", m)
+		w.logf("a copy of %v's store is kept", m)
 	}
 }
 
@@ -252,7 +252,7 @@ func (w *world) trim(p int) {
 	}
 	w.copies[p] = append(w.copies[p], newest.store.durable.clone())
 	w.events.trim(p, 1+w.rng.IntN(n))
-	w.tell("retention takes the events of partition %d up to %v", p, w.events.parts[p].trimmed)
+	w.logf("retention takes the events of partition %d up to %v", p, w.events.parts[p].trimmed)
 }
 
 // cutLog takes messages out of a log: its end, or some in the middle. It says
@@ -274,7 +274,7 @@ func (w *world) cutLog() bool {
 		to = w.beforeClaim(p, to)
 	}
 	from := to - 1 - w.rng.IntN(min(to, 12))
-	w.tell("%s of partition %d lose messages %d to %d of %d", t.name, p, from, to-1, n)
+	w.logf("%s of partition %d lose messages %d to %d of %d", t.name, p, from, to-1, n)
 	t.cut(p, from, to)
 	w.cut = true
 	w.saw(SawCut)

@@ -13,7 +13,7 @@ import (
 )
 
 var changeSights = map[chain.Change]Sight{
-	chain.MemberHeld: SawHeld, chain.MemberReleased: SawReleased, chain.MemberRestart: SawMemberRestart, chain.MemberStopped: SawStopped,
+	chain.MemberHeld: SawHeld, chain.MemberReleased: SawUnheld, chain.MemberRestart: SawMemberRestart, chain.MemberStopped: SawStopped,
 }
 
 // groupScan follows the records of groups in the order of the log, and knows of the input
@@ -43,12 +43,12 @@ type seenGroup struct {
 
 // seenMember is what they said of a member.
 type seenMember struct {
-	group      *seenGroup
-	unit       unitKey
-	held       bool
-	generation uint32
-	told       map[string]uint32 // runs that a restart told to stop, and its generation
-	pending    bool              // it was restarted, and nothing came of it since
+	group       *seenGroup
+	unit        unitKey
+	held        bool
+	generation  uint32
+	stoppedRuns map[string]uint32 // runs that a restart told to stop, and its generation
+	pending     bool              // it was restarted, and nothing came of it since
 }
 
 // checkGroups holds the records of groups against semantics.md 12 by a plain scan.
@@ -182,7 +182,7 @@ func (s *groupScan) member(g *seenGroup, job string, m *chain.Member) *seenMembe
 	unit := unitKey{m.Part, m.Replica}
 	seen := s.jobs[job]
 	if seen == nil || seen.group != g || seen.unit != unit {
-		seen = &seenMember{group: g, unit: unit, told: map[string]uint32{}}
+		seen = &seenMember{group: g, unit: unit, stoppedRuns: map[string]uint32{}}
 		s.jobs[job] = seen
 	}
 	return seen
@@ -241,7 +241,7 @@ func (s *groupScan) change(g *seenGroup, r *chain.MemberChange) error {
 		}
 		m.held, m.pending, m.generation = false, true, r.Member.Generation
 		if r.RunID != "" {
-			m.told[r.RunID] = r.Member.Generation
+			m.stoppedRuns[r.RunID] = r.Member.Generation
 		}
 		g.start(m.unit, r.JobID)
 	case chain.MemberStopped:
@@ -262,9 +262,9 @@ func (g *seenGroup) start(u unitKey, job string) {
 func (s *groupScan) decision(d *chain.Decision) error {
 	g := s.groupOf(d.Queue, d.JobSet, d.Member.Group)
 	m := s.member(g, d.JobID, d.Member)
-	generation, told := m.told[d.RunID]
+	generation, wasStopped := m.stoppedRuns[d.RunID]
 	switch {
-	case told && d.Code != policy.GroupRestart && d.Code != policy.GroupOver:
+	case wasStopped && d.Code != policy.GroupRestart && d.Code != policy.GroupOver:
 		return fmt.Errorf("a run is decided by itself that the restart to generation %d told to stop", generation)
 	case g.ended && d.Code != policy.GroupOver:
 		return fmt.Errorf("a run of a group that has ended is decided by itself")

@@ -45,14 +45,14 @@ func (w *world) grow() {
 	for i := range 1 + w.rng.IntN(2) {
 		w.machines = append(w.machines, &machine{w: w, part: p, number: i, store: newStore(kv{}), wanted: i == 0})
 	}
-	w.tell("events have %d partitions, and %d messages move", p+1, len(moved.messages))
+	w.logf("events have %d partitions, and %d messages move", p+1, len(moved.messages))
 }
 
 // growDecisions adds the partition to decisions, once the operator does so.
 func (w *world) growDecisions() {
 	if w.decisions.shown < w.events.shown && (w.calm || w.now >= w.decisionsGrow) {
 		w.decisions.shown = w.events.shown
-		w.tell("decisions have %d partitions", w.decisions.shown)
+		w.logf("decisions have %d partitions", w.decisions.shown)
 	}
 }
 
@@ -93,7 +93,7 @@ func (m *machine) open() bool {
 
 // quit ends the machine's process: it has noticed that events have more partitions.
 func (m *machine) quit() {
-	m.w.tell("%v ends: there are more partitions than %d", m, m.opened)
+	m.w.logf("%v ends: there are more partitions than %d", m, m.opened)
 	m.close()
 	m.opened = 0
 	m.backOff()
@@ -103,7 +103,7 @@ func (m *machine) quit() {
 // number, with an acknowledgement; one that still knows the old number waits.
 func (m *machine) refuseCount(err error) {
 	w := m.w
-	w.tell("%v refuses: %v", m, err)
+	w.logf("%v refuses: %v", m, err)
 	m.close()
 	m.wake = w.now + w.rng.Int64N(2000*millisecond)
 	if m.opened != w.events.Partitions() {

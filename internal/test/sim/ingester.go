@@ -61,7 +61,7 @@ func (g *ingester) hit(label string) error {
 	switch {
 	case w.has(Crashes) && w.one(80):
 		w.saw(SawIngesterCrash)
-		w.tell("%v crashes at %q", g, label)
+		w.logf("%v crashes at %q", g, label)
 		w.db.disconnect()
 		return errCrash
 	case w.has(Pauses) && w.one(60): // it is paused, and its connection is lost
@@ -104,7 +104,7 @@ func (g *ingester) step(p int) bool {
 	}
 	progress, err := g.writer.Advance(context.Background(), p)
 	if w.tracing && (progress || err != nil) {
-		w.tell("%v, partition %d: at envelope %d, error %v", g, p, w.db.parts[p].positions.Chain.Seq, err)
+		w.logf("%v, partition %d: at envelope %d, error %v", g, p, w.db.parts[p].positions.Chain.Seq, err)
 	}
 	switch {
 	case err == nil:

@@ -31,7 +31,7 @@ func (w *world) loseEvents() bool {
 	}
 	w.events.trim(p, n)
 	w.accepted[p] = true
-	w.tell("the events of partition %d up to %v are lost", p, w.events.parts[p].trimmed)
+	w.logf("the events of partition %d up to %v are lost", p, w.events.parts[p].trimmed)
 	for _, m := range w.machines {
 		if m.part != p || m.stopped != nil {
 			continue

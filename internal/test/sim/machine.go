@@ -103,12 +103,12 @@ func (m *machine) start() bool {
 			Point:   m.point,
 			Ignored: m.ignored,
 			Committed: func(c evaluator.Commit) {
-				w.mustHold(m, m.part, chain.End{Seq: c.Envelope.Seq, Link: chain.Link(c.Envelope.Append(nil))})
+				w.mustBeInChain(m, m.part, chain.End{Seq: c.Envelope.Seq, Link: chain.Link(c.Envelope.Append(nil))})
 			},
 		},
 	})
 	if w.tracing {
-		w.tell("%v starts at envelope %d", m, m.positions.Chain.Seq)
+		w.logf("%v starts at envelope %d", m, m.positions.Chain.Seq)
 	}
 	return true
 }
@@ -127,7 +127,7 @@ func (m *machine) point(name string) error {
 	switch {
 	case w.has(Crashes) && w.one(250):
 		w.saw(SawCrashInside)
-		w.tell("%v crashes at %q", m, name)
+		w.logf("%v crashes at %q", m, name)
 		return errCrash
 	case w.one(40):
 		w.now += w.rng.Int64N(50 * millisecond)
@@ -170,9 +170,9 @@ func (m *machine) step() bool {
 		return true
 	}
 	progress, err := m.owner.Advance(w.now)
-	m.look(progress, err)
+	m.inspect(progress, err)
 	if w.tracing && (progress || err != nil) {
-		w.tell("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.positions.Chain.Seq, err)
+		w.logf("%v: %s, at envelope %d, error %v", m, m.owner.Phase(), m.positions.Chain.Seq, err)
 	}
 	m.after(err)
 	return progress || err != nil
@@ -192,8 +192,8 @@ func (m *machine) draining() bool {
 	return false
 }
 
-// look holds against the chain what the machine took in, and notes what can be seen.
-func (m *machine) look(progress bool, err error) {
+// inspect holds against the chain what the machine took in, and notes what can be seen.
+func (m *machine) inspect(progress bool, err error) {
 	w, positions, phase := m.w, m.owner.Positions(), m.owner.Phase()
 	if positions.Chain.Seq < m.positions.Chain.Seq {
 		m.seeRebuild()
@@ -202,7 +202,7 @@ func (m *machine) look(progress bool, err error) {
 		if positions.Chain.Seq < m.positions.Chain.Seq {
 			w.fail("%v goes back from envelope %d to %d", m, m.positions.Chain.Seq, positions.Chain.Seq)
 		}
-		w.mustHold(m, m.part, positions.Chain)
+		w.mustBeInChain(m, m.part, positions.Chain)
 		m.positions = positions
 		if phase == "catching up" {
 			w.saw(SawCatchUp)
@@ -243,18 +243,18 @@ func (m *machine) after(err error) {
 		m.backOff()
 	case errors.Is(err, chain.ErrMissing) && w.cut:
 		w.saw(SawOwnerMissing)
-		w.tell("%v stops: %v", m, err)
+		w.logf("%v stops: %v", m, err)
 		m.close()
 		m.stopped = err
 	case errors.Is(err, evaluator.ErrRepartitioned) && m.allowed != m.opened && w.faults&Growth != 0:
 		m.refuseCount(err)
 	case w.accepted[m.part] && inputGone(err):
-		w.tell("%v starts again without what is gone: %v", m, err)
+		w.logf("%v starts again without what is gone: %v", m, err)
 		m.close()
 		m.backOff()
 	case (errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, evaluator.ErrHistory)) && m.positions.Chain.InTo.Compare(w.events.parts[m.part].trimmed) < 0:
 		w.saw(SawRefused)
-		w.tell("%v is given a newer copy: %v", m, err)
+		w.logf("%v is given a newer copy: %v", m, err)
 		m.close()
 		m.restore(w.newestCopy(m.part))
 	default:
@@ -308,11 +308,11 @@ func (m *machine) forgetMost() {
 	case w.one(3):
 		w.saw(SawFromNothing)
 		m.restore(kv{})
-		w.tell("%v lost its store", m)
+		w.logf("%v lost its store", m)
 	case len(copies) > 0:
 		w.saw(SawFromOlder)
 		m.restore(copies[w.rng.IntN(len(copies))])
-		w.tell("%v lost its store and gets a copy", m)
+		w.logf("%v lost its store and gets a copy", m)
 	}
 }
 

@@ -19,7 +19,7 @@ func (w *world) longDown() bool {
 func (w *world) beginOutage() {
 	t := []*topic{w.events, w.decisions, w.policies}[w.rng.IntN(3)]
 	t.since, t.until = w.now, w.now+w.rng.Int64N(4*readBackTimeout)
-	w.tell("%s cannot be reached for %.3fs", t.name, float64(t.until-w.now)/1e9)
+	w.logf("%s cannot be reached for %.3fs", t.name, float64(t.until-w.now)/1e9)
 }
 
 // outageSend is what becomes of a send while the decision log cannot be reached: the
@@ -32,7 +32,7 @@ func (s *sender) outageSend(raw []byte) error {
 	}
 	s.broken = w.one(2)
 	s.put(raw, true)
-	w.tell("%v's send fails in an outage", s.m)
+	w.logf("%v's send fails in an outage", s.m)
 	return errSend
 }
 

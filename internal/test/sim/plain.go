@@ -65,9 +65,9 @@ func (c *plain) holds(seq uint64, link chain.Hash) bool {
 	return seq <= uint64(len(c.envelopes)) && c.envelopes[seq-1].link == link
 }
 
-// mustHold checks that what an actor has applied is the chain's. Only in a log that lost messages may it differ,
+// mustBeInChain checks that what an actor has applied is the chain's. Only in a log that lost messages may it differ,
 // for some time.
-func (w *world) mustHold(who fmt.Stringer, p int, end chain.End) {
+func (w *world) mustBeInChain(who fmt.Stringer, p int, end chain.End) {
 	if w.chains[p].holds(end.Seq, end.Link) {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // the chain had answered when its transaction began.
 func (w *world) checkRelease(r *jobdb.Release, t *tx) {
 	w.saw(SawRelease)
-	w.tell("events of partition %d from %v to %v are released", r.Partition, r.From, r.To)
+	w.logf("events of partition %d from %v to %v are released", r.Partition, r.From, r.To)
 	if r.From != t.p.positions.Events {
 		w.fail("a release begins at %v, the rows stand at %v", r.From, t.p.positions.Events)
 	}

@@ -46,7 +46,7 @@ func (s *sender) Publish(raw []byte) error {
 	case w.has(LostSends) && w.one(30):
 		w.saw(SawNeverLanded)
 		w.lost = append(w.lost, raw)
-		w.tell("%v sends an envelope that will not land", s.m)
+		w.logf("%v sends an envelope that will not land", s.m)
 		return nil
 	case w.has(FailedSends) && w.one(25):
 		s.broken = w.one(2)
@@ -55,7 +55,7 @@ func (s *sender) Publish(raw []byte) error {
 		} else {
 			w.lost = append(w.lost, raw)
 		}
-		w.tell("%v's send fails", s.m)
+		w.logf("%v's send fails", s.m)
 		if s.broken && w.one(2) {
 			return nil // Err says it later
 		}
@@ -136,10 +136,10 @@ func (w *world) write(p int, raw []byte, x *send) {
 		w.seeRecords(w.chains[p].last())
 	}
 	if x == nil || env == nil {
-		w.tell("a stranger writes %v (accepted: %v)", at, accepted)
+		w.logf("a stranger writes %v (accepted: %v)", at, accepted)
 		return
 	}
-	w.tell("%v's envelope %d of epoch %d lands at %v (accepted: %v, claim: %v, answers up to %v)", x.from.m, env.Seq, env.Epoch, at, accepted, claim, env.InTo)
+	w.logf("%v's envelope %d of epoch %d lands at %v (accepted: %v, claim: %v, answers up to %v)", x.from.m, env.Seq, env.Epoch, at, accepted, claim, env.InTo)
 	late := w.now-x.sent > readBackTimeout
 	switch {
 	case claim && late && accepted:

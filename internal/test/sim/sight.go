@@ -84,14 +84,14 @@ const (
 	SawBound
 	SawFinding
 	SawHeld
-	SawReleased
+	SawUnheld
 	SawMemberRestart
 	SawStopped
 	SawUnitEnded
 	SawGroupEnded
 	SawGangRetry
 	SawGroupRestart
-	SawToldToStop
+	SawStoppedRun
 	SawOfEnded
 	SawUnitLimit
 	SawRestartRefused
@@ -188,14 +188,14 @@ var sightNames = [sights]string{
 	SawBound:             "a group was bound",
 	SawFinding:           "a job that names a group was not a member",
 	SawHeld:              "a member was held",
-	SawReleased:          "a member was released",
+	SawUnheld:            "a member was released",
 	SawMemberRestart:     "a member was restarted",
 	SawStopped:           "a member was stopped",
 	SawUnitEnded:         "a unit ended without a failed run",
 	SawGroupEnded:        "a group ended",
 	SawGangRetry:         "a gang was retried as a whole",
 	SawGroupRestart:      "a failed run restarted its unit, part or group",
-	SawToldToStop:        "a run that a restart had told to stop failed",
+	SawStoppedRun:        "a run that a restart had told to stop failed",
 	SawOfEnded:           "a run of a stopped member, or of a group that had ended, failed",
 	SawUnitLimit:         "a unit's retryLimit refused a retry",
 	SawRestartRefused:    "a limit refused a restart",

@@ -131,13 +131,13 @@ func (w *world) saw(s Sight) { w.result.Seen[s] = true }
 func (w *world) fail(format string, args ...any) {
 	if w.result.Err == nil {
 		w.result.Err = fmt.Errorf(format, args...)
-		w.tell("VIOLATION: %v", w.result.Err)
+		w.logf("VIOLATION: %v", w.result.Err)
 	}
 }
 
 func (w *world) over() bool { return w.result.Err != nil }
 
-func (w *world) tell(format string, args ...any) {
+func (w *world) logf(format string, args ...any) {
 	if w.tracing {
 		fmt.Fprintf(w.cfg.Trace, "%6d %12.6fs  %s\n", w.steps, float64(w.now-beginning.UnixNano())/1e9, fmt.Sprintf(format, args...))
 	}
@@ -253,14 +253,14 @@ func (w *world) disturb(n int) {
 	case n < 2 && w.has(Crashes) && m.stopped == nil:
 		if m.owner != nil && w.one(2) {
 			w.saw(SawCrash)
-			w.tell("%v crashes", m)
+			w.logf("%v crashes", m)
 			m.crash()
 		}
 	case n == 2 && w.has(Crashes):
 		g.crash()
 	case n == 3 && w.has(Pauses) && w.one(2):
 		m.wake = w.now + w.rng.Int64N(12_000*millisecond)
-		w.tell("%v stands still until %.6fs", m, float64(m.wake-beginning.UnixNano())/1e9)
+		w.logf("%v stands still until %.6fs", m, float64(m.wake-beginning.UnixNano())/1e9)
 	case n == 4 && w.has(Pauses):
 		g.wake = w.now + w.rng.Int64N(6000*millisecond)
 	case n < 7 && w.has(Moves):
@@ -281,7 +281,7 @@ func (w *world) disturb(n int) {
 // move changes the placement of a partition: some machine takes it; those that
 // had it hear of it later, or not at all.
 func (w *world) move(to *machine) {
-	w.tell("the placement moves to %v", to)
+	w.logf("the placement moves to %v", to)
 	for _, o := range w.machines {
 		if o.part == to.part && o.wanted && o != to && !w.one(4) {
 			o.wanted, o.notices = false, w.now+w.rng.Int64N(4000*millisecond)
@@ -293,7 +293,7 @@ func (w *world) move(to *machine) {
 // settle is the half without faults: one owner per partition, and all comes to rest.
 func (w *world) settle() {
 	w.calm = true
-	w.tell("no more faults")
+	w.logf("no more faults")
 	w.growDecisions()
 	for p := range w.chains {
 		var ready []*machine

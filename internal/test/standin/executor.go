@@ -58,7 +58,7 @@ func (x *executor) step(ctx context.Context, now time.Time) error {
 	for _, job := range slices.Sorted(maps.Keys(x.pods)) {
 		p := x.pods[job]
 		if events := x.advance(p, now); len(events) > 0 {
-			x.outbox = append(x.outbox, p.says(now, events...))
+			x.outbox = append(x.outbox, p.report(now, events...))
 		}
 	}
 	if err := x.w.out.publish(ctx, x.outbox); err != nil {
@@ -75,7 +75,7 @@ func (x *executor) cut(now time.Time) {
 	for _, p := range x.pods {
 		if p.phase == pending || p.phase == running {
 			x.w.ended(p.run, now)
-			p.phase, p.until, p.out = running, now, Fail(137).Saying("the node was down")
+			p.phase, p.until, p.out = running, now, Fail(137).WithMessage("the node was down")
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (x *executor) back(now time.Time) {
 	x.silent, x.next = false, now.Add(x.w.cfg.LeasePeriod)
 }
 
-func (p *pod) says(now time.Time, events ...event) sequence {
+func (p *pod) report(now time.Time, events ...event) sequence {
 	for i := range events {
 		events[i].created = now
 	}
@@ -201,9 +201,9 @@ func (x *executor) start(l *leaseRow, now time.Time) sequence {
 	if old := x.pods[l.Job]; old != nil {
 		x.remove(old, now)
 		text := "pods \"" + p.name() + "\" already exists"
-		return p.says(now, ev(evJobRunErrors, runErrors(p.job, p.run, leaseReturned(p, x.Name, text, true))))
+		return p.report(now, ev(evJobRunErrors, runErrors(p.job, p.run, leaseReturned(p, x.Name, text, true))))
 	}
 	x.pods[l.Job] = p
 	x.w.started(p, x.Name, now)
-	return p.says(now, ev(evJobRunAssigned, podMoved(p, x.Name, "")))
+	return p.report(now, ev(evJobRunAssigned, podMoved(p, x.Name, "")))
 }

@@ -110,7 +110,7 @@ func TestCollision(t *testing.T) {
 // rewrite changes a job's requirements, one version higher.
 func rewrite(t *testing.T, i *ingester, w *World, id string, change func(*schedulingInfo)) {
 	t.Helper()
-	info := *w.sched.jobs.look(id).info
+	info := *w.sched.jobs.peek(id).info
 	change(&info)
 	info.version++
 	i.now("UPDATE jobs SET scheduling_info = $2, scheduling_info_version = $3 WHERE job_id = $1", id, []byte(info.encode()), int32(info.version))
@@ -128,7 +128,7 @@ func TestWaitingSelector(t *testing.T) {
 		if !ok {
 			return false
 		}
-		info := *w.sched.jobs.look(id).info
+		info := *w.sched.jobs.peek(id).info
 		info.selector = map[string]string{hostname: "n", "refloat/waits": "until-later"}
 		info.version++
 		i.add(requeueOf, f.RunID)
@@ -161,7 +161,7 @@ func preempted(t *testing.T, cfg Config, others ...Job) (*World, *ingester, stri
 	w.Submit(others...)
 	id := w.Submit(Job{Set: "preempted", Script: times(1, Preempted(), Succeed())})[0]
 	until(t, w, i, "forgotten", func() bool {
-		return w.Job(id).State == Failed && w.sched.jobs.look(id) == nil
+		return w.Job(id).State == Failed && w.sched.jobs.peek(id) == nil
 	})
 	return w, i, id
 }
@@ -234,7 +234,7 @@ func TestRunsTwice(t *testing.T) {
 	i := newIngester(t, w)
 	silencing(i)
 	id := w.Submit(Job{Grace: 60e9, NodeSelector: map[string]string{hostname: "east-1"}, Script: times(1, Preempted(), Succeed())})[0]
-	until(t, w, i, "forgotten", func() bool { return w.Job(id).State == Failed && w.sched.jobs.look(id) == nil })
+	until(t, w, i, "forgotten", func() bool { return w.Job(id).State == Failed && w.sched.jobs.peek(id) == nil })
 	info, err := parseInfo(w.jobs[id].asked.encode())
 	if err != nil {
 		t.Fatal(err)

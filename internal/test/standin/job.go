@@ -120,8 +120,8 @@ type memory struct {
 	changed map[string]*job // nil: forgotten
 }
 
-// look is the job, not to be changed, or nil.
-func (m *memory) look(id string) *job {
+// peek is the job, not to be changed, or nil.
+func (m *memory) peek(id string) *job {
 	if j, ok := m.changed[id]; ok {
 		return j
 	}
@@ -150,7 +150,7 @@ func (m *memory) forget(id string) { m.changed[id] = nil }
 func (m *memory) ids() []string {
 	ids := make([]string, 0, len(m.base)+len(m.changed))
 	for id := range m.base {
-		if m.look(id) != nil {
+		if m.peek(id) != nil {
 			ids = append(ids, id)
 		}
 	}
@@ -166,7 +166,7 @@ func (m *memory) ids() []string {
 // others says whether a job besides this one is known.
 func (m *memory) others(id string) bool {
 	for other := range m.base {
-		if other != id && m.look(other) != nil {
+		if other != id && m.peek(other) != nil {
 			return true
 		}
 	}

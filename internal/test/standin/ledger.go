@@ -76,7 +76,7 @@ func (w *World) learn(c *cycle) {
 		}
 	}
 	for id, r := range w.jobs {
-		if j := w.sched.jobs.look(id); j != nil {
+		if j := w.sched.jobs.peek(id); j != nil {
 			r.State = j.state()
 		} else if s, ok := c.states[id]; ok {
 			r.State = s
@@ -155,7 +155,7 @@ func (w *World) Lost() []string {
 
 func (w *World) lost(id string, terminated map[string]bool) string {
 	over, there := terminated[id]
-	j := w.sched.jobs.look(id)
+	j := w.sched.jobs.peek(id)
 	switch {
 	case !there:
 		return "has no row"
@@ -193,7 +193,7 @@ func (w *World) Done() bool {
 		w.t.Fatalf("armadatest: read jobs: %v", err)
 	}
 	for id := range w.jobs {
-		if j := w.sched.jobs.look(id); !terminated[id] || j != nil && !j.over() {
+		if j := w.sched.jobs.peek(id); !terminated[id] || j != nil && !j.over() {
 			return false
 		}
 	}

@@ -48,7 +48,7 @@ func (c *cycle) candidates() []*candidate {
 		}
 	}
 	for _, id := range c.jobs.ids() {
-		j := c.jobs.look(id)
+		j := c.jobs.peek(id)
 		if r := j.latest(); r != nil && !r.over() && byName[r.node] != nil {
 			byName[r.node].free -= j.info.slots
 		}
@@ -61,7 +61,7 @@ func (c *cycle) candidates() []*candidate {
 func (c *cycle) queue() []*job {
 	var queue []*job
 	for _, id := range c.jobs.ids() {
-		if j := c.jobs.look(id); j.queued && j.validated && !j.over() && !j.dormant {
+		if j := c.jobs.peek(id); j.queued && j.validated && !j.over() && !j.dormant {
 			queue = append(queue, j)
 		}
 	}
@@ -104,5 +104,5 @@ func (c *cycle) lease(j *job, s *candidate) {
 	j.runs = append(j.runs, r)
 	c.kept[j.id] = j.info
 	c.leases = append(c.leases, Lease{Job: j.id, Run: r.id, Executor: s.executor, Node: s.Name, At: c.now, Version: j.queuedVersion})
-	c.say(j, ev(evJobRunLeased, leased(j, &r)))
+	c.emit(j, ev(evJobRunLeased, leased(j, &r)))
 }

@@ -161,7 +161,7 @@ func (c *cycle) reconcile(u *rows, first bool) ([]string, error) {
 		}
 	}
 	for id := range updated {
-		if j := c.jobs.look(id); j.over() {
+		if j := c.jobs.peek(id); j.over() {
 			c.states[id] = j.state()
 			c.jobs.forget(id)
 			delete(updated, id)
@@ -218,7 +218,7 @@ func (c *cycle) askGang(asked *job, updated map[string]bool) {
 		return
 	}
 	for _, id := range c.jobs.ids() {
-		peer := c.jobs.look(id)
+		peer := c.jobs.peek(id)
 		if id == asked.id || peer.over() || peer.gang() != gang || peer.latest() == nil {
 			continue
 		}
@@ -231,7 +231,7 @@ func (c *cycle) askGang(asked *job, updated map[string]bool) {
 func (c *cycle) failedRuns(ids []string) []string {
 	var failed []string
 	for _, id := range ids {
-		if r := c.jobs.look(id).latest(); r != nil && r.failed {
+		if r := c.jobs.peek(id).latest(); r != nil && r.failed {
 			failed = append(failed, r.id)
 		}
 	}

@@ -70,8 +70,8 @@ func (o Outcome) In(category, subcategory string) Outcome {
 	return o
 }
 
-// Saying is the failure with a message of the container's.
-func (o Outcome) Saying(message string) Outcome {
+// WithMessage is the failure with a message of the container's.
+func (o Outcome) WithMessage(message string) Outcome {
 	o.message = message
 	return o
 }

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// say adds events of a job to what the cycle will publish.
-func (c *cycle) say(j *job, events ...event) { c.sayFor("", j, events...) }
+// emit adds events of a job to what the cycle will publish.
+func (c *cycle) emit(j *job, events ...event) { c.emitFor("", j, events...) }
 
-// sayFor names the user who asked for it.
-func (c *cycle) sayFor(user string, j *job, events ...event) {
+// emitFor names the user who asked for it.
+func (c *cycle) emitFor(user string, j *job, events ...event) {
 	for i := range events {
 		events[i].created = c.now
 	}
@@ -29,7 +29,7 @@ func (c *cycle) update(j *job) error {
 	case r == nil:
 	case r.succeeded:
 		j.succeeded, j.queued = true, false
-		c.say(j, ev(evJobSucceeded, msg(nil).str(3, j.id)))
+		c.emit(j, ev(evJobSucceeded, msg(nil).str(3, j.id)))
 	case r.failed && !j.queued:
 		if err := c.fail(j); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (c *cycle) update(j *job) error {
 	}
 	if !j.over() && j.wanted != j.priority {
 		j.priority = j.wanted
-		c.sayFor(j.wantedBy, j, ev(evReprioritisedJob, msg(nil).num(2, uint64(j.priority)).str(3, j.id).str(4, j.wantedBy)))
+		c.emitFor(j.wantedBy, j, ev(evReprioritisedJob, msg(nil).num(2, uint64(j.priority)).str(3, j.id).str(4, j.wantedBy)))
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (c *cycle) cancel(j *job) {
 		r.cancelled = true
 	}
 	j.cancelled, j.queued = true, false
-	c.sayFor(j.cancelUser, j, append(events, ev(evCancelledJob, msg(nil).str(3, j.id).str(4, j.cancelUser)))...)
+	c.emitFor(j.cancelUser, j, append(events, ev(evCancelledJob, msg(nil).str(3, j.id).str(4, j.cancelUser)))...)
 }
 
 // fail ends a job whose last run failed, unless Armada's own rule for returned
@@ -73,7 +73,7 @@ func (c *cycle) fail(j *job) error {
 		if schedulable {
 			j.info, j.queued = info, true
 			j.queuedVersion++
-			c.say(j, ev(evJobRequeued, requeued(j)))
+			c.emit(j, ev(evJobRequeued, requeued(j)))
 			return nil
 		}
 	}
@@ -86,7 +86,7 @@ func (c *cycle) fail(j *job) error {
 		why = failure(errMaxRunsExceeded, msg(nil).str(1, text), "internal", "max-runs-exceeded")
 	}
 	j.failed, j.queued = true, false
-	c.say(j, ev(evJobErrors, jobErrors(j.id, why)))
+	c.emit(j, ev(evJobErrors, jobErrors(j.id, why)))
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (c *cycle) preempt(j *job, user, reason string) {
 	r.failed = true
 	j.failed, j.queued = true, false
 	why := failure(errPreempted, msg(nil).str(1, reason), "", "")
-	c.sayFor(user, j,
+	c.emitFor(user, j,
 		ev(evJobRunPreempted, msg(nil).str(5, j.id).str(6, r.id).str(7, reason).str(9, user)),
 		ev(evJobRunErrors, runErrors(j.id, r.id, why)),
 		ev(evJobErrors, jobErrors(j.id, why)))
@@ -107,7 +107,7 @@ func (c *cycle) expire(j *job) {
 	r.failed = true
 	j.failed, j.queued = true, false
 	why := failure(errLeaseExpired, nil, "internal", "lease-expired")
-	c.say(j, ev(evJobRunErrors, runErrors(j.id, r.id, why)), ev(evJobErrors, jobErrors(j.id, why)))
+	c.emit(j, ev(evJobRunErrors, runErrors(j.id, r.id, why)), ev(evJobErrors, jobErrors(j.id, why)))
 }
 
 // meetDemands does what the scripts want done to runs.
@@ -117,12 +117,12 @@ func (c *cycle) meetDemands() {
 	}
 	var gangs []string
 	for _, id := range c.jobs.ids() {
-		r := c.jobs.look(id).latest()
+		r := c.jobs.peek(id).latest()
 		if r == nil || c.demands[r.id] == 0 {
 			continue
 		}
 		c.done = append(c.done, r.id)
-		if j := c.jobs.look(id); j.over() || r.over() {
+		if j := c.jobs.peek(id); j.over() || r.over() {
 			continue
 		}
 		j := c.jobs.edit(id)
@@ -136,7 +136,7 @@ func (c *cycle) meetDemands() {
 		}
 	}
 	for _, id := range c.jobs.ids() { // of a gang, all or none
-		j := c.jobs.look(id)
+		j := c.jobs.peek(id)
 		if r := j.latest(); !j.over() && r != nil && !r.over() && slices.Contains(gangs, j.gang()) {
 			c.preempt(c.jobs.edit(id), "", "Preempted by scheduler")
 		}
@@ -146,7 +146,7 @@ func (c *cycle) meetDemands() {
 // expireExecutors ends all runs on executors that were not heard of for too long.
 func (c *cycle) expireExecutors() {
 	for _, id := range c.jobs.ids() {
-		j := c.jobs.look(id)
+		j := c.jobs.peek(id)
 		r := j.latest()
 		if r == nil || r.over() || j.over() {
 			continue
@@ -162,18 +162,18 @@ func (c *cycle) expireExecutors() {
 // validate says of new jobs whether they fit anywhere.
 func (c *cycle) validate() {
 	for _, id := range c.jobs.ids() {
-		if j := c.jobs.look(id); j.validated || j.over() || !j.queued {
+		if j := c.jobs.peek(id); j.validated || j.over() || !j.queued {
 			continue
 		}
 		j := c.jobs.edit(id)
 		if c.schedulable(j.info) {
 			j.validated = true
-			c.say(j, ev(evJobValidated, msg(nil).str(2, pool).str(3, j.id)))
+			c.emit(j, ev(evJobValidated, msg(nil).str(2, pool).str(3, j.id)))
 			continue
 		}
 		j.failed, j.queued = true, false
 		why := failure(errJobRejected, msg(nil).str(1, "job does not fit on any node"), "internal", "job-rejected")
-		c.say(j, ev(evJobErrors, jobErrors(j.id, why)))
+		c.emit(j, ev(evJobErrors, jobErrors(j.id, why)))
 	}
 }
 

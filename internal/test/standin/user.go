@@ -118,18 +118,18 @@ func (w *World) Submit(jobs ...Job) []string {
 		id := ulid(w.random, now)
 		ids = append(ids, id)
 		w.jobs[id] = &record{Record: Record{ID: id, Job: j}, asked: j.asked()}
-		out = append(out, userSays(&j, event{kind: evSubmitJob, created: now, body: j.message(id)}))
+		out = append(out, userSequence(&j, event{kind: evSubmitJob, created: now, body: j.message(id)}))
 	}
-	w.say(out)
+	w.publish(out)
 	return ids
 }
 
-func userSays(j *Job, e event) sequence {
+func userSequence(j *Job, e event) sequence {
 	return sequence{queue: j.Queue, set: j.Set, user: user, groups: []string{"staff"}, events: []event{e}}
 }
 
-// say publishes what a user does.
-func (w *World) say(all []sequence) {
+// publish publishes what a user does.
+func (w *World) publish(all []sequence) {
 	w.t.Helper()
 	if err := w.out.publish(w.t.Context(), all); err != nil {
 		w.t.Fatalf("armadatest: publish for a user: %v", err)
@@ -139,7 +139,7 @@ func (w *World) say(all []sequence) {
 func (w *World) request(id string, e event) {
 	w.t.Helper()
 	e.created = w.Now()
-	w.say([]sequence{userSays(&w.job(id).Job, e)})
+	w.publish([]sequence{userSequence(&w.job(id).Job, e)})
 }
 
 // Cancel asks for a job's cancellation.

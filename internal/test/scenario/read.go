@@ -49,16 +49,16 @@ type Decision struct {
 	Acted      bool
 }
 
-// Look reads all jobs of a job set, as they are at one moment.
-func Look(ctx context.Context, db *pgxpool.Pool, set string) (seen map[string]*Seen, err error) {
+// ReadJobs reads all jobs of a job set, as they are at one moment.
+func ReadJobs(ctx context.Context, db *pgxpool.Pool, set string) (seen map[string]*Seen, err error) {
 	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		seen, err = look(ctx, tx, set)
+		seen, err = readJobs(ctx, tx, set)
 		return err
 	})
 	return seen, err
 }
 
-func look(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) {
+func readJobs(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) {
 	seen := map[string]*Seen{}
 	err := rows(ctx, db, `SELECT job_id, priority, queued, cancelled, succeeded, failed FROM jobs WHERE job_set = $1`, set, func(r pgx.Rows) error {
 		j, cancelled, succeeded, failed := &Seen{}, false, false, false
@@ -99,11 +99,11 @@ func look(ctx context.Context, db pgx.Tx, set string) (map[string]*Seen, error) 
 	if err := db.QueryRow(ctx, `SELECT to_regclass('refloat_waits') IS NOT NULL`).Scan(&ours); err != nil || !ours {
 		return seen, err
 	}
-	return seen, lookAtOurs(ctx, db, set, seen)
+	return seen, readOurs(ctx, db, set, seen)
 }
 
-// lookAtOurs adds what our own tables say.
-func lookAtOurs(ctx context.Context, db pgx.Tx, set string, seen map[string]*Seen) error {
+// readOurs adds what our own tables say.
+func readOurs(ctx context.Context, db pgx.Tx, set string, seen map[string]*Seen) error {
 	err := rows(ctx, db, `SELECT job_id FROM refloat_waits WHERE (waiting OR forgetting) AND job_id IN (SELECT job_id FROM jobs WHERE job_set = $1)`, set, func(r pgx.Rows) error {
 		var id string
 		if err := r.Scan(&id); err != nil {

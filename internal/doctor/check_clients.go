@@ -13,8 +13,8 @@ import (
 // Party is a process as the broker sees it.
 type Party struct{ Name, Address, Since string }
 
-// Holder lists the processes that work on a partition.
-type Holder struct {
+// Clients lists the processes that work on a partition.
+type Clients struct {
 	Partition int
 	Evaluator Party // the active consumer of events; empty: none
 	Events    int64 // undecided entries
@@ -26,22 +26,22 @@ type Holder struct {
 	Refused string
 }
 
-// Holders lists the processes that work on each partition, as far as known.
-func Holders(f *Facts) []Holder {
+// ClientsOf lists the processes that work on each partition, as far as known.
+func ClientsOf(f *Facts) []Clients {
 	events, decisions := f.Events.Stats.Value, f.Decisions.Stats.Value
-	out := make([]Holder, max(len(events), len(decisions)))
+	out := make([]Clients, max(len(events), len(decisions)))
 	refused := f.refused()
 	for p := range out {
 		h := &out[p]
 		h.Partition, h.Refused = p, refused[p]
 		if p < len(events) {
-			h.Evaluator, h.Events = held(events[p].Subscriptions[EvaluatorSubscription])
+			h.Evaluator, h.Events = consumerOf(events[p].Subscriptions[EvaluatorSubscription])
 			if n, known := undecided(f, p); known {
 				h.Events = n
 			}
 		}
 		if p < len(decisions) {
-			h.Ingester, h.Decisions = held(decisions[p].Subscriptions[IngesterSubscription])
+			h.Ingester, h.Decisions = consumerOf(decisions[p].Subscriptions[IngesterSubscription])
 			for _, o := range decisions[p].Publishers {
 				if o.Mode == modeExclusive && h.Refused == "" {
 					h.Owner = Party{cmp.Or(o.instance(), o.Name), address(o.Address), o.Since}
@@ -52,10 +52,10 @@ func Holders(f *Facts) []Holder {
 	return out
 }
 
-// held returns a subscription's active consumer and its backlog. A consumer never
+// consumerOf returns a subscription's active consumer and its backlog. A consumer never
 // acknowledges the last entry that it has processed, since that position must stay
 // provable.
-func held(s Subscription) (Party, int64) {
+func consumerOf(s Subscription) (Party, int64) {
 	c, ok := s.active()
 	behind := s.Backlog
 	if ok {
@@ -163,8 +163,8 @@ func (c *checks) history() {
 	}
 }
 
-// holding checks that every partition has its processes, and no others.
-func (c *checks) holding() {
+// clients checks that every partition has its processes, and no others.
+func (c *checks) clients() {
 	f := c.facts
 	c.subscription("RD040", &f.Events, EvaluatorSubscription)
 	c.active("RD042", &f.Events, EvaluatorSubscription, "evaluator", "failed runs are not decided there")
@@ -172,7 +172,7 @@ func (c *checks) holding() {
 	c.subscription("RD041", &f.Decisions, IngesterSubscription)
 	c.active("RD044", &f.Decisions, IngesterSubscription, "ingester", "the job database does not advance there")
 	c.subscription("RD045", &f.Events, IngesterSubscription)
-	c.heldForNobody()
+	c.retainedForNobody()
 	c.history()
 }
 
@@ -219,9 +219,9 @@ func until(subscription string) string {
 	return "they are decided"
 }
 
-// heldForNobody finds messages that are retained for ingesters although none may ever
+// retainedForNobody finds messages that are retained for ingesters although none may ever
 // run again.
-func (c *checks) heldForNobody() {
+func (c *checks) retainedForNobody() {
 	const code = "RD046"
 	t := &c.facts.Events
 	if !t.Stats.Known() || len(t.Stats.Value) == 0 {
