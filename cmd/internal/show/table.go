@@ -117,7 +117,7 @@ type Progress struct {
 // NewProgress returns one on stderr.
 func NewProgress() *Progress { return &Progress{on: term.IsTerminal(int(os.Stderr.Fd()))} }
 
-// UpdateShared is Say for several goroutines.
+// UpdateShared is Update for several goroutines.
 func (p *Progress) UpdateShared(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

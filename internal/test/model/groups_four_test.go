@@ -51,7 +51,7 @@ func playFour(t *testing.T, p Policies, steps ...stepFour) []string {
 func four(messages ...timedMessage) []stepFour {
 	var steps []stepFour
 	for _, s := range messages {
-		steps = append(steps, stepFour{said: s})
+		steps = append(steps, stepFour{timedMessage: s})
 	}
 	return steps
 }
@@ -155,7 +155,7 @@ func TestPauseFailsNothing(t *testing.T) {
 		},
 		{
 			"under version 3 the grace of a gang's peers begins with the end of the pause", pausedUntil(grouped(GroupPolicy{}), 10),
-			append([]stepFour{{said: gang[0], version: GroupsVersion}}, four(gang[1:]...)...),
+			append([]stepFour{{timedMessage: gang[0], version: GroupsVersion}}, four(gang[1:]...)...),
 			[]string{
 				"0: GroupBound in gang/x", "2: JobRequeued a a0 GangRetry by retry g1 @40s delay 0s in gang/x",
 				"2: MemberRestart a a0 g1 @40s in gang/x", "2: MemberRestart b b0 g1 @40s in gang/x",
@@ -190,11 +190,11 @@ func TestPauseFailsNothing(t *testing.T) {
 			append(restarted("10s", "32s"), "3: JobRequeued b b0 GroupRestart g1 @33s delay 30s", "4: RetryReady b b0 @32s"),
 		},
 		{
-			"and none of a later one", two, append(with(at(2, fails1("a", "a0"))), stepFour{said: at(3, fails1("b", "b0")), policies: &later}),
+			"and none of a later one", two, append(with(at(2, fails1("a", "a0"))), stepFour{timedMessage: at(3, fails1("b", "b0")), policies: &later}),
 			append(restarted("2s", "32s"), "3: JobRequeued b b0 GroupRestart g1 @32s delay 29s"),
 		},
 		{
-			"under version 3 the group is left", pausedUntil(two, 3600), append([]stepFour{{said: start[0], version: GroupsVersion}}, four(start[1], at(2, fails1("a", "a0")))...),
+			"under version 3 the group is left", pausedUntil(two, 3600), append([]stepFour{{timedMessage: start[0], version: GroupsVersion}}, four(start[1], at(2, fails1("a", "a0")))...),
 			[]string{
 				"0: GroupBound", "2: JobFailed a a0 RuleFail BackoffLimitExceeded Leave by fail 0/9", "2: MemberStopped b b0", "2: GroupEnded Failed Exhausted",
 			},
@@ -286,12 +286,12 @@ func TestBlockingRecreate(t *testing.T) {
 		},
 		{
 			"by the generation in force", recreate,
-			[]stepFour{{said: start[0]}, {said: start[1]}, {said: at(2, fails1("a", "a0")), policies: &group}},
+			[]stepFour{{timedMessage: start[0]}, {timedMessage: start[1]}, {timedMessage: at(2, fails1("a", "a0")), policies: &group}},
 			lines(requeued+"RestartGroup by fail 1/9 g1 @32s delay 30s", all("32s")),
 		},
 		{
 			"not under version 3", group,
-			[]stepFour{{said: start[0], version: GroupsVersion}, {said: start[1]}, {said: at(2, fails1("a", "a0"))}},
+			[]stepFour{{timedMessage: start[0], version: GroupsVersion}, {timedMessage: start[1]}, {timedMessage: at(2, fails1("a", "a0"))}},
 			lines(requeued+"RestartGroup by fail 1/9 g1 @2s delay 0s",
 				"2: MemberRestart a a0 g1 @2s", "2: MemberRestart b b0 g1 @12s", "2: MemberRestart c g1 @2s", "2: MemberRestart o g1 @2s", "2: MemberRestart p p0 g1 @32s"),
 		},
@@ -427,8 +427,8 @@ func TestSuccessors(t *testing.T) {
 		},
 		{
 			"one that ended under version 3", two,
-			append([]stepFour{{said: ended[0], version: GroupsVersion}, {said: ended[1]}, {said: ended[2]}, {said: at(3, in("c"))}},
-				stepFour{said: at(4, in("d")), version: SuccessorsVersion}),
+			append([]stepFour{{timedMessage: ended[0], version: GroupsVersion}, {timedMessage: ended[1]}, {timedMessage: ended[2]}, {timedMessage: at(3, in("c"))}},
+				stepFour{timedMessage: at(4, in("d")), version: SuccessorsVersion}),
 			lines("3: GroupFinding c index not declared", "4: GroupBound in g#2"),
 		},
 		{
@@ -436,7 +436,7 @@ func TestSuccessors(t *testing.T) {
 			[]string{"0: GroupBound", "2: JobFailed a a0 RuleFail BackoffLimitExceeded FailGroup by fail 0/0", "3: GroupFinding c index not declared"},
 		},
 		{
-			"one that ended before", two, append(with(), stepFour{said: at(3, in("c")), policies: &shadow}), lines("3: GroupBound in g#2"),
+			"one that ended before", two, append(with(), stepFour{timedMessage: at(3, in("c")), policies: &shadow}), lines("3: GroupBound in g#2"),
 		},
 		{
 			"a long name", two,
@@ -482,11 +482,11 @@ func TestDueAgain(t *testing.T) {
 		return &p
 	}
 	steps := []stepFour{
-		{said: at(1, inPart("a", "main"))},
-		{said: at(700, submit("x")), policies: with("Shadow", 600_000)},
-		{said: at(800, submit("y")), policies: with("Enforce", 3_600_000)},
-		{said: at(3601, submit("z"))},
-		{said: at(3602, submit("z"))},
+		{timedMessage: at(1, inPart("a", "main"))},
+		{timedMessage: at(700, submit("x")), policies: with("Shadow", 600_000)},
+		{timedMessage: at(800, submit("y")), policies: with("Enforce", 3_600_000)},
+		{timedMessage: at(3601, submit("z"))},
+		{timedMessage: at(3602, submit("z"))},
 	}
 	held := []string{"0: GroupBound", "0: MemberHeld a"}
 	three := slices.Clone(steps)
