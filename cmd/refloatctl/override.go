@@ -16,7 +16,7 @@ type overrideFlags struct {
 	client
 	queue, reason, until, output string
 	length                       time.Duration
-	all, force, everything       bool
+	all, force, everything, dry  bool
 }
 
 func (f *overrideFlags) bindAll(cmd *cobra.Command) {
@@ -25,6 +25,7 @@ func (f *overrideFlags) bindAll(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.all, "all", false, "all queues at once")
 	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue that no resource and no known job names")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, shown to everyone affected and recorded in the history (required)")
+	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only show what would be in force")
 	addOutput(cmd, &f.output)
 	completeFlag(cmd, "queue", queues.by(&f.client))
 }
@@ -124,8 +125,8 @@ func (f *overrideFlags) override(cmd *cobra.Command, r *pb.BrakeRequest) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	r.Queue, r.All, r.Force, r.Reason = f.queue, f.all, f.force, f.reason
-	return f.changed(cmd, f.output, nil, false, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) { return c.Brake(ctx, r) })
+	r.Queue, r.All, r.Force, r.Reason, r.DryRun = f.queue, f.all, f.force, f.reason, f.dry
+	return f.changed(cmd, f.output, nil, f.dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) { return c.Brake(ctx, r) })
 }
 
 func newResume() *cobra.Command {
@@ -140,8 +141,8 @@ func newResume() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			return f.changed(cmd, f.output, nil, false, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
-				return c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, All: f.all, Force: f.force, Everything: f.everything, Reason: f.reason})
+			return f.changed(cmd, f.output, nil, f.dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+				return c.Release(ctx, &pb.ReleaseRequest{Queue: f.queue, All: f.all, Force: f.force, Everything: f.everything, Reason: f.reason, DryRun: f.dry})
 			})
 		},
 	})

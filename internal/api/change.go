@@ -100,13 +100,13 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 			}
 		}
 		if a.dryRun {
-			return nil, nil, &dry{now.Generation(), changes}
+			return nil, nil, &dry{generation: now.Generation(), changes: changes}
 		}
 		return set, now.ActiveOverrides(), nil
 	}
 	made, err := s.do(ctx, edit)
 	if d, ok := errors.AsType[*dry](err); ok {
-		return &pb.Change{Generation: d.generation, Changes: changesOf(d.changes), Notes: []string{"nothing was changed: this was a dry run"}}, nil
+		return &pb.Change{Generation: d.generation, Changes: changesOf(d.changes), Notes: []string{dryNote}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -122,7 +122,10 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 type dry struct {
 	generation uint64
 	changes    []policylog.Change
+	overrides  []policylog.Override // that would be in force, of a change of these
 }
+
+const dryNote = "nothing was changed: this was a dry run"
 
 func (d *dry) Error() string { return "dry run" }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	if err := checkTarget(r.Queue, r.All); err != nil {
 		return nil, err
 	}
-	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	return s.override(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
 		if until != 0 && until <= now { // checked here, because a repeated request may be older than its pause
@@ -68,7 +69,7 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	if err := checkTarget(r.Queue, r.All || r.Everything); err != nil {
 		return nil, err
 	}
-	a := &asked{request: r, id: r.RequestId, reason: r.Reason}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	without := false
 	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
 		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return r.Everything || b.Queue == r.Queue })
@@ -160,7 +161,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 		if err != nil {
 			return nil, nil, err
 		}
-		if slices.Equal(on, now.ActiveOverrides()) {
+		if slices.Equal(on, now.ActiveOverrides()) && !a.dryRun {
 			return now.Base, on, nil
 		}
 		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
@@ -171,19 +172,25 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 		if _, err := now.Base.WithOverrides(plain...); err != nil {
 			return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 		}
+		if a.dryRun {
+			return nil, nil, &dry{generation: now.Generation(), overrides: on}
+		}
 		return now.Base, on, nil
 	}
 	v, err := s.do(ctx, edit)
+	if d, ok := errors.AsType[*dry](err); ok {
+		return &pb.Change{Generation: d.generation, Notes: append(s.still(ctx, d.generation, d.overrides), dryNote)}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, v.Version)}, nil
+	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, v.Number, v.Overrides)}, nil
 }
 
-// still lists what remains killed or paused in a generation, by overrides or by the resources themselves.
-func (s *Service) still(ctx context.Context, v *policylog.Version) []string {
+// still lists what remains killed or paused by overrides, and by the resources of a generation themselves.
+func (s *Service) still(ctx context.Context, generation uint64, overrides []policylog.Override) []string {
 	var notes []string
-	for _, b := range v.Overrides {
+	for _, b := range overrides {
 		where := "all queues"
 		if b.Queue != "" {
 			where = "queue " + b.Queue
@@ -194,7 +201,7 @@ func (s *Service) still(ctx context.Context, v *policylog.Version) []string {
 			notes = append(notes, fmt.Sprintf("retries of %s are paused until %s, by %s (%s)", where, time.Unix(0, b.PausedUntil).UTC().Format(time.RFC3339), b.Author, b.Reason))
 		}
 	}
-	snap, err := s.snapshot(ctx, v.Number)
+	snap, err := s.snapshot(ctx, generation)
 	if err != nil {
 		return notes
 	}

@@ -313,6 +313,35 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// TestOverridesDryRun: a dry run answers with what would be in force, checks all that the change would check, and
+// changes nothing.
+func TestOverridesDryRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.queue("ml", ""))
+	if _, err := w.Brake(t.Context(), &pb.BrakeRequest{Queue: "ml", Kill: true, Reason: "bad image"}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := w.service.Store.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.Brake(t.Context(), &pb.BrakeRequest{All: true, Kill: true, Reason: "storage", DryRun: true})
+	notes := strings.Join(made.GetNotes(), "\n")
+	if err != nil || !strings.Contains(notes, "retries of all queues are killed") || !strings.Contains(notes, "retries of queue ml are killed") || !strings.Contains(notes, "this was a dry run") {
+		t.Errorf("kill: %v, %v", made, err)
+	}
+	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Queue: "mll", Kill: true, Reason: "x", DryRun: true})
+	w.refused(err, codes.NotFound, "did you mean ml?")
+	made, err = w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "mended", DryRun: true})
+	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "this was a dry run") {
+		t.Errorf("release: %v, %v", made, err)
+	}
+	if after, err := w.service.Store.Newest(t.Context()); err != nil || after.Generation() != before.Generation() || made.Generation != before.Generation() {
+		t.Errorf("generation %d after a dry run, %d before: %v", after.Generation(), before.Generation(), err)
+	}
+}
+
 // A release says what is killed by the resources themselves.
 func TestOwnOverridesStay(t *testing.T) {
 	t.Parallel()

@@ -1020,6 +1020,7 @@ type BrakeRequest struct {
 	RequestId     string                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`     // all queues
 	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
+	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1103,6 +1104,13 @@ func (x *BrakeRequest) GetForce() bool {
 	return false
 }
 
+func (x *BrakeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`            // this one; required unless all or everything is set
@@ -1111,6 +1119,7 @@ type ReleaseRequest struct {
 	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	All           bool                   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`     // the overrides of all queues at once
 	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
+	DryRun        bool                   `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1183,6 +1192,13 @@ func (x *ReleaseRequest) GetAll() bool {
 func (x *ReleaseRequest) GetForce() bool {
 	if x != nil {
 		return x.Force
+	}
+	return false
+}
+
+func (x *ReleaseRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
 	}
 	return false
 }
@@ -1633,7 +1649,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xd6\x01\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xef\x01\n" +
 	"\fBrakeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12=\n" +
@@ -1642,7 +1658,8 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x06 \x01(\bR\x03all\x12\x14\n" +
-	"\x05force\x18\a \x01(\bR\x05force\"\xa5\x01\n" +
+	"\x05force\x18\a \x01(\bR\x05force\x12\x17\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\"\xbe\x01\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -1652,7 +1669,8 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x05 \x01(\bR\x03all\x12\x14\n" +
-	"\x05force\x18\x06 \x01(\bR\x05force\"\xd5\x01\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\x12\x17\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xd5\x01\n" +
 	"\n" +
 	"BrakeState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
