@@ -65,9 +65,14 @@ func TestComingFrom(t *testing.T) {
 }
 
 // markdown renders the rows of fields that become something else, or are lost: not those that
-// only hold others, that are kept as they are, or that have no effect. Fields of which the same
-// is said share a row.
+// only hold others, that are kept as they are, or that have no effect. It leaves out special cases
+// of fields that have a row, and values that are refused: convert reports them where they occur.
+// Fields of which the same is said share a row.
 func (tab table) markdown(rows []Field) string {
+	general := map[string]bool{}
+	for _, f := range rows {
+		general[f.Path] = general[f.Path] || f.Case == "" && !asIs(f) && slices.Contains([]Treatment{Kept, Differs, Dropped}, f.Treatment)
+	}
 	var b strings.Builder
 	var order []string
 	fields := map[string][]string{}
@@ -77,7 +82,10 @@ func (tab table) markdown(rows []Field) string {
 		left := func(prefix string) bool {
 			return strings.HasPrefix(path+".", prefix) && (strings.HasSuffix(prefix, ".") || path == prefix || strings.HasPrefix(path, prefix+"."))
 		}
-		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Treatment == Ignored || f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here) {
+		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Treatment == Ignored || asIs(f) {
+			continue
+		}
+		if f.Treatment == Forbidden || f.Case != "" && general[f.Path] && (f.Treatment == Differs || f.Treatment == Dropped) {
 			continue
 		}
 		field := "`" + path + "`"
@@ -109,4 +117,9 @@ func (tab table) markdown(rows []Field) string {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(fields[documented], ", "), documented)
 	}
 	return b.String()
+}
+
+// asIs reports whether a field is kept as it is.
+func asIs(f Field) bool {
+	return f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here)
 }
