@@ -66,7 +66,8 @@ func TestComingFrom(t *testing.T) {
 
 // markdown renders the rows of fields that become something else, or are lost: not those that
 // only hold others, that are kept as they are, or that have no effect. It leaves out special cases
-// of fields that have a row, and values that are refused: convert reports them where they occur.
+// of fields that have a row, and values that are refused, because convert reports them where they
+// occur; and fields whose value moves unchanged.
 // Fields of which the same is said share a row.
 func (tab table) markdown(rows []Field) string {
 	general := map[string]bool{}
@@ -84,6 +85,9 @@ func (tab table) markdown(rows []Field) string {
 		}
 		if !ok || path == "" || slices.ContainsFunc(tab.without, left) || f.Treatment == Ignored || asIs(f) {
 			continue
+		}
+		if f.Treatment == Kept && f.Case == "" && f.Why == "" && strings.Count(f.Here, " ") < 2 {
+			continue // the policies that convert writes show where it is
 		}
 		if f.Treatment == Forbidden || f.Case != "" && general[f.Path] && (f.Treatment == Differs || f.Treatment == Dropped) {
 			continue

@@ -86,12 +86,15 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestCodesDocumented: the table in docs/reference/fields.md is this one.
+// TestCodesDocumented: docs/reference/fields.md lists the warnings and notes. An error explains itself where it occurs.
 func TestCodesDocumented(t *testing.T) {
 	t.Parallel()
 	var rows strings.Builder
 	rows.WriteString("| code | severity | meaning |\n|---|---|---|\n")
 	for _, c := range lint.Codes() {
+		if c.Severity == policyfile.Error {
+			continue
+		}
 		fmt.Fprintf(&rows, "| %s | %s | %s |\n", c.Code, c.Severity, c.Text)
 	}
 	const path, from, to = "../../../docs/reference/fields.md", "<!-- codes: written by go test ./internal/authoring/lint -rewrite -->\n", "\n<!-- end of codes -->"

@@ -64,9 +64,9 @@ func TestRandomSituations(t *testing.T) {
 				documented++
 			}
 		}
-		said := fmt.Sprintf(set.sentence, all, preempting, like, likePreempting, documented)
-		if all != set.n || !strings.Contains(strings.Join(strings.Fields(string(docs)), " "), said) {
-			t.Errorf("%s does not say: %s", docFile, said)
+		sentence := fmt.Sprintf(set.sentence, all, preempting, like, likePreempting, documented)
+		if all != set.n || !strings.Contains(strings.Join(strings.Fields(string(docs)), " "), sentence) {
+			t.Errorf("%s does not say: %s", docFile, sentence)
 		}
 	}
 }
