@@ -135,7 +135,7 @@ func plantedInScheduler() []bug {
 			"calm.go", "			more = more && atLeast(c.request(j), c.request(before.members[i]))", "			more = more && (atLeast(c.request(j), c.request(before.members[i])) || len(gang.members) > 1)",
 		}}},
 		{"a queue that scheduled a job keeps its outlook", []patch{{
-			"calm.go", "			at := o.places[g]\n			o.look(gang.queue)\n			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {\n				p.next++\n			}\n", "",
+			"calm.go", "			at := o.places[g]\n			o.inspect(gang.queue)\n			for p.next = 0; p.next < len(p.candidates) && o.places[p.candidates[p.next]] < at; {\n				p.next++\n			}\n", "",
 		}}},
 		{"the jobs that a cycle scheduled before it was full remain", []patch{{
 			"calm.go", "		c.put(j, nothing, none)\n		s.outlook.stale(c.jobs[j].queue)\n", "		s.outlook.stale(c.jobs[j].queue)\n",
