@@ -155,6 +155,33 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// TestSectionsNameTheirTests: each section of semantics.md that is not divided further names a
+// test that proves it.
+func TestSectionsNameTheirTests(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/reference/semantics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbered := regexp.MustCompile(`(?m)^##+ (\d+(?:\.\d+)*)`)
+	places := numbered.FindAllStringSubmatchIndex(string(page), -1)
+	if len(places) < 25 {
+		t.Fatalf("semantics.md has %d sections", len(places))
+	}
+	for i, at := range places {
+		end, number := len(page), string(page[at[2]:at[3]])
+		divided := false
+		if i+1 < len(places) {
+			end = places[i+1][0]
+			divided = strings.HasPrefix(string(page[places[i+1][2]:places[i+1][3]]), number+".")
+		}
+		_, tests, found := strings.Cut(string(page[at[0]:end]), "\n*Tests")
+		if !divided && (!found || !namedTest.MatchString(tests)) {
+			t.Errorf("semantics.md %s names no test", number)
+		}
+	}
+}
+
 // TestVersionTable: the table of versions in semantics.md has the differences that the code
 // has, each under its version.
 func TestVersionTable(t *testing.T) {
