@@ -64,8 +64,8 @@ func TestConnectionIsDocumentedOnce(t *testing.T) {
 func TestExportOfUnknownName(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "x.xlsx")
-	said := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
-	if !strings.Contains(said, "neither a .csv nor a .parquet file") {
-		t.Errorf("it said %s", said)
+	printed := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
+	if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
+		t.Errorf("it printed %s", printed)
 	}
 }

@@ -78,14 +78,14 @@ func anyOp(t *rapid.T, n int) schedulerdb.Op {
 const (
 	readJobs = `SELECT job_id, queue, job_set, user_id, queued, queued_version, scheduling_info_version,
 		convert_from(scheduling_info, 'UTF8'), convert_from(m.submit_message, 'UTF8'), validated, pools, cancelled, succeeded, failed,
-		cancel_requested, cancel_by_jobset_requested, ` + said + `(cancel_user), ` + said + `(cancel_reason),
-		` + said + `(reprioritise_user), priority FROM jobs JOIN job_metadata m USING (job_id) ORDER BY job_id`
+		cancel_requested, cancel_by_jobset_requested, ` + named + `(cancel_user), ` + named + `(cancel_reason),
+		` + named + `(reprioritise_user), priority FROM jobs JOIN job_metadata m USING (job_id) ORDER BY job_id`
 	readRuns = `SELECT run_id, job_id, queue, job_set, ` + stamp + `(pending_timestamp), ` + stamp + `(running_timestamp), ` +
 		stamp + `(preempted_timestamp), cancelled, succeeded, failed, returned, run_attempted, ` + stamp + `(terminated_timestamp),
-		preempt_requested, ` + said + `(preempt_user), COALESCE(preempt_reason, '') FROM runs ORDER BY run_id`
-	// said tells NULL, where nobody is named, from an empty text.
-	said      = "pg_temp.said"
-	saidMaker = `CREATE FUNCTION pg_temp.said(text) RETURNS text LANGUAGE sql AS
+		preempt_requested, ` + named + `(preempt_user), COALESCE(preempt_reason, '') FROM runs ORDER BY run_id`
+	// named distinguishes NULL, where nobody is named, from an empty text.
+	named      = "pg_temp.named"
+	namedMaker = `CREATE FUNCTION pg_temp.named(text) RETURNS text LANGUAGE sql AS
 		$$SELECT CASE WHEN $1 = '' THEN 'an empty text' ELSE COALESCE($1, '') END$$`
 	stamp      = "pg_temp.stamp"
 	stampMaker = `CREATE FUNCTION pg_temp.stamp(timestamptz) RETURNS text LANGUAGE sql AS
@@ -97,7 +97,7 @@ const (
 func TestBatchesDoNotShow(t *testing.T) {
 	url, conn := database(t)
 	db, ctx := open(t, url), context.Background()
-	exec(t, conn, saidMaker)
+	exec(t, conn, namedMaker)
 	exec(t, conn, stampMaker)
 	rapid.Check(t, func(rt *rapid.T) {
 		if _, err := conn.Exec(ctx, "TRUNCATE jobs, runs, job_metadata, job_run_errors"); err != nil {

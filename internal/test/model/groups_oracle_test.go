@@ -45,19 +45,19 @@ type trial struct {
 	runs    map[string]int
 	running map[string]bool
 	all     []Record
-	said    *Trial
+	row     *Trial
 }
 
 // newTrial is a trial of members that are submitted together.
 func newTrial(c *oracle.Check, p Policies, members []oracle.Member) *trial {
 	m := New(p)
 	m.UseVersion(GroupsVersion)
-	r := &trial{Check: c, m: m, jobs: members, runs: map[string]int{}, running: map[string]bool{}, said: &Trial{Policies: p.YAML(false)}}
+	r := &trial{Check: c, m: m, jobs: members, runs: map[string]int{}, running: map[string]bool{}, row: &Trial{Policies: p.YAML(false)}}
 	if c.AsWritten() {
 		trials.Lock()
 		defer trials.Unlock()
-		r.said.Name = fmt.Sprintf("%s/%d", c.Name(), trialsOf(c.Name()))
-		trials.list = append(trials.list, r.said)
+		r.row.Name = fmt.Sprintf("%s/%d", c.Name(), trialsOf(c.Name()))
+		trials.list = append(trials.list, r.row)
 	}
 	var events []*pb.Event
 	for _, m := range members {
@@ -87,7 +87,7 @@ func (r *trial) send(events ...*pb.Event) {
 	}
 	message := Message{Ledger: 7, Entry: int64(r.at), Batch: -1, Publish: base + int64(r.at)*600e9, Payload: payload}
 	records := r.m.Step(message)
-	r.said.Messages, r.said.Records = append(r.said.Messages, message), append(r.said.Records, records)
+	r.row.Messages, r.row.Records = append(r.row.Messages, message), append(r.row.Records, records)
 	r.all = append(r.all, records...)
 }
 

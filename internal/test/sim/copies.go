@@ -262,10 +262,10 @@ func (r inertReader) Read(dst []eventlog.Message) (int, error) {
 	n, err := r.Reader.Read(dst)
 	for i := range dst[:n] {
 		if isCopy(&dst[i]) {
-			dst[i].Payload, dst[i].Properties = sayingNothing, nil
+			dst[i].Payload, dst[i].Properties = emptySequence, nil
 		}
 	}
 	return n, err
 }
 
-var sayingNothing, _ = proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{{}}})
+var emptySequence, _ = proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{{}}})
