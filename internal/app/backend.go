@@ -22,9 +22,9 @@ type Backend struct {
 	Control func() (ControlTopic, error)
 	// Lease claims a partition of the log that a group follows; nil: every partition belongs to this process.
 	Lease func(group Group, partition int) (Lease, error)
-	// Hold keeps events that ingesters still need from being deleted, up to what they acknowledge. It works
+	// Retain keeps events that ingesters still need from being deleted, up to what they acknowledge. It works
 	// whether or not it is active. It is set if Lease is.
-	Hold func(partition int) (Lease, error)
+	Retain func(partition int) (Lease, error)
 	// Recount returns how many partitions events has now; nil: the number never changes.
 	Recount func() (int, error)
 	// Behind returns about how many messages of a partition follow a position; nil: unknown.

@@ -29,7 +29,7 @@ func (s *ingestLeases) take(b *Backend) error {
 			return err
 		}
 		s.decisions = append(s.decisions, lease)
-		hold, err := b.Hold(p)
+		hold, err := b.Retain(p)
 		if err != nil {
 			return err
 		}

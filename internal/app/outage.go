@@ -80,7 +80,7 @@ func (o *outage) away(partition int, err error) {
 	if len(o.state) == 0 {
 		o.since = o.now()
 	}
-	known := o.holds(state)
+	known := o.hasState(state)
 	o.leave(partition)
 	o.state[partition] = state
 	o.gauge.WithLabelValues(state).Set(1)
@@ -113,12 +113,12 @@ func (o *outage) handedBack(partition int) {
 func (o *outage) leave(partition int) {
 	state, waited := o.state[partition]
 	delete(o.state, partition)
-	if waited && !o.holds(state) {
+	if waited && !o.hasState(state) {
 		o.gauge.DeleteLabelValues(state)
 	}
 }
 
-func (o *outage) holds(state string) bool {
+func (o *outage) hasState(state string) bool {
 	for _, s := range o.state {
 		if s == state {
 			return true

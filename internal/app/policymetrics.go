@@ -79,7 +79,7 @@ func (b *seriesBound) bound(labels decided) (_ decided, beyond bool) {
 		return labels, false
 	}
 	if b.named < b.limit-b.limit/4 {
-		b.hold(labels)
+		b.keep(labels)
 		b.named++
 		return labels, false
 	}
@@ -88,14 +88,14 @@ func (b *seriesBound) bound(labels decided) (_ decided, beyond bool) {
 		return labels, true
 	}
 	if len(b.held) < b.limit {
-		b.hold(labels)
+		b.keep(labels)
 		return labels, true
 	}
 	labels[1], labels[2] = other, other
 	return labels, true
 }
 
-func (b *seriesBound) hold(labels decided) {
+func (b *seriesBound) keep(labels decided) {
 	if b.held == nil {
 		b.held = map[decided]bool{}
 	}

@@ -55,7 +55,7 @@ func openTopics(cluster *pulsarlog.Cluster, c Pulsar, instance string, log *slog
 			}
 			return lease(group, topic, p)
 		},
-		Hold:    func(p int) (Lease, error) { return lease(Ingesters, events, p) },
+		Retain:  func(p int) (Lease, error) { return lease(Ingesters, events, p) },
 		Recount: events.Recount,
 		Behind: func(topic eventlog.Topic, p int, after eventlog.Position) (int64, error) {
 			return topic.(*pulsarlog.Topic).Behind(p, after)

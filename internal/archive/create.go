@@ -247,7 +247,7 @@ func (c *copier) copySpan(ctx context.Context, to *filelog.Log, s span) (err err
 			return err
 		}
 		after = last.Origin.Position
-		if err := c.holds(s.partition, last); err != nil {
+		if err := c.mustContain(s.partition, last); err != nil {
 			return err
 		}
 	}
@@ -281,9 +281,9 @@ func (c *copier) copySpan(ctx context.Context, to *filelog.Log, s span) (err err
 	}
 }
 
-// holds checks that the topic holds the last message of an unfinished copy, unless it
+// mustContain checks that the topic holds the last message of an unfinished copy, unless it
 // was deleted since.
-func (c *copier) holds(p int, last *eventlog.Message) (err error) {
+func (c *copier) mustContain(p int, last *eventlog.Message) (err error) {
 	before := last.Origin.Position
 	before.Batch--
 	r, err := c.from.Open(p, before)

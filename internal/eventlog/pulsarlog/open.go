@@ -106,14 +106,14 @@ func (t *Topic) prove(s *source, after eventlog.Position) (pulsar.Message, error
 		}
 		return first, nil
 	}
-	if got.Ledger == after.Ledger || t.holds(s.part, after) {
+	if got.Ledger == after.Ledger || t.contains(s.part, after) {
 		return first, nil
 	}
 	return nil, fmt.Errorf("the log begins with the message at %v: %w", got, eventlog.ErrTrimmed)
 }
 
-// holds reports whether the position's ledger is known to exist.
-func (t *Topic) holds(part *partition, at eventlog.Position) bool {
+// contains reports whether the position's ledger is known to exist.
+func (t *Topic) contains(part *partition, at eventlog.Position) bool {
 	l, err := t.cluster.ledgers(part)
 	if err != nil && !errors.Is(err, ErrNoAdmin) {
 		t.cluster.cfg.Log.Warn("cannot query the ledgers of a partition", slog.String("partition", part.name), slog.Any("error", err))
@@ -124,7 +124,7 @@ func (t *Topic) holds(part *partition, at eventlog.Position) bool {
 // behind returns the error for a position after the end.
 func (t *Topic) behind(part *partition, after, end eventlog.Position) error {
 	switch {
-	case t.holds(part, after):
+	case t.contains(part, after):
 		if after.Entry < 0 {
 			return nil // a ledger that is still empty
 		}

@@ -198,7 +198,7 @@ func (w *world) checkStates(p int) {
 	for _, m := range w.machines {
 		if m.part == p {
 			end := w.keptIn(m.store.meta).Positions.Chain
-			if w.cut && !w.chains[p].holds(end.Seq, end.Link) {
+			if w.cut && !w.chains[p].contains(end.Seq, end.Link) {
 				continue // it went another way
 			}
 			if !w.keptIn(m.store.meta).Rebuilding {

@@ -57,8 +57,8 @@ func (c *plain) offer(raw []byte, at eventlog.Position) (ok bool, env *chain.Env
 	return true, env, claims
 }
 
-// holds says whether the chain has an envelope with this number and link.
-func (c *plain) holds(seq uint64, link chain.Hash) bool {
+// contains says whether the chain has an envelope with this number and link.
+func (c *plain) contains(seq uint64, link chain.Hash) bool {
 	if seq == 0 {
 		return link == chain.Hash{}
 	}
@@ -68,7 +68,7 @@ func (c *plain) holds(seq uint64, link chain.Hash) bool {
 // mustBeInChain checks that what an actor has applied is the chain's. Only in a log that lost messages may it differ,
 // for some time.
 func (w *world) mustBeInChain(who fmt.Stringer, p int, end chain.End) {
-	if w.chains[p].holds(end.Seq, end.Link) {
+	if w.chains[p].contains(end.Seq, end.Link) {
 		return
 	}
 	if w.cut {
