@@ -275,6 +275,9 @@ func TestQuestions(t *testing.T) {
 func TestOverrides(t *testing.T) {
 	t.Parallel()
 	s := newSmall(t)
+	if _, body := ask(t, "GET", s.URL+"/overrides", ""); strings.Contains(body, " checked") {
+		t.Error("the form has chosen for its user")
+	}
 	form := url.Values{"do": {"kill"}, "all": {"yes"}, "reason": {printable}}
 	resp, body := ask(t, "POST", s.URL+"/overrides", form.Encode())
 	if resp.StatusCode != 200 || !strings.Contains(body, "Kill retries of all queues") {
@@ -299,6 +302,7 @@ func TestOverrides(t *testing.T) {
 		"Name a queue, or":    {"do": {"kill"}, "reason": {"r"}},
 		"want a duration":     {"do": {"pause"}, "all": {"yes"}, "reason": {"r"}, "for": {"-1h"}},
 		"want kill, pause or": {"do": {"sing"}, "all": {"yes"}, "reason": {"r"}},
+		"Choose what to do":   {"all": {"yes"}, "reason": {"r"}},
 	} {
 		if resp, body := ask(t, "POST", s.URL+"/overrides", bad.Encode()); resp.StatusCode < 400 || !strings.Contains(body, name) {
 			t.Errorf("%v = %d %s", bad, resp.StatusCode, text(body))

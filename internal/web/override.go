@@ -75,9 +75,6 @@ func (s *Site) overrideForm(p *page) (*overridePage, error) {
 		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: p.arg("for"), All: p.arg("all") == "yes",
 		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: p.arg("request"),
 	}
-	if shown.Do == "" {
-		shown.Do = "kill"
-	}
 	if shown.For == "" {
 		shown.For = "1h"
 	}
@@ -113,6 +110,8 @@ func (s *Site) override(p *page) error {
 		shown.What = fmt.Sprintf("Pause retries of %s for %v", where, pause)
 	case "resume":
 		shown.What = "Resume retries of " + where
+	case "":
+		return again("Choose what to do: kill, pause or resume.")
 	default:
 		return &query.Invalid{Param: "do", Err: errors.New("want kill, pause or resume")}
 	}
