@@ -236,3 +236,94 @@ func GroupRuleTraceText(policyName string, r policy.GroupRuleTrace) string {
 }
 
 func unitName(m *chain.Member) string { return fmt.Sprintf("%s/%d", m.Part, m.Replica) }
+
+// outcome collects what the records of an event say about the group.
+func (t *Trial) outcome(records []chain.Record, decided *Outcome) *GroupOutcome {
+	out := &GroupOutcome{Policy: t.last.Policy, State: t.last.State, Reason: t.last.Reason, roster: t.roster}
+	var restarted, held, unheld, stopped []place
+	anew := decided.Decision == nil || decided.Decision.Code != policy.GangRetry // else a gang was restarted, and counts go on
+	ended := func(m *chain.Member, v *chain.GroupVerdict, run *policy.Failure, succeeded bool) {
+		u := &policy.UnitFailure{
+			Policy: t.group.Policy, Part: m.Part, Reason: v.Reason, Succeeded: succeeded, Run: run, Halted: t.halted,
+			Barred: !t.set.Restarts(t.queue), UnitRestarts: t.byUnits[unitName(m)],
+		}
+		if len(out.Ended) == 0 && u.Policy != "" {
+			out.Ladder = t.set.UnitLadder(u)
+		}
+		out.Ended = append(out.Ended, *v)
+		switch {
+		case v.Rule == policy.RestartsRule:
+			out.reached = append(out.reached, restartsOf(m.Part))
+		case v.Rule != "":
+			out.reached = append(out.reached, v.Rule)
+		case !u.Halted && !u.Barred:
+			out.reached = append(out.reached, byDefault)
+		}
+		if v.Rule == policy.RestartsRule && v.Action.Restarts() && !v.Noted {
+			t.byUnits[unitName(m)]++
+		}
+		t.halted = t.halted || v.Action == policy.Halt && !v.Noted
+	}
+	for _, r := range records {
+		switch r := r.(type) {
+		case *chain.Decision:
+			if r.Group != nil {
+				ended(r.Member, r.Group, &decided.Why.Facts, false)
+			}
+		case *chain.UnitEnded:
+			ended(&r.Member, &r.Verdict, nil, r.Succeeded)
+		case *chain.MemberChange:
+			p := place{r.Member.Part, r.Member.Replica, r.Member.Index}
+			m := t.members[p]
+			switch r.Change {
+			case chain.MemberJoined: // it follows from the test
+			case chain.MemberHeld:
+				held = append(held, p)
+			case chain.MemberReleased:
+				unheld, m.ready = append(unheld, p), max(m.ready, decided.Time)
+			case chain.MemberRestart:
+				restarted, m.ready = append(restarted, p), r.RetryAfter
+				m.noteStopped()
+				if n := len(m.earlier); n > 0 && anew {
+					m.earlier[n-1].Anew = true
+				}
+			case chain.MemberStopped:
+				stopped = append(stopped, p)
+				m.noteStopped()
+			}
+		}
+	}
+	out.Restarted, out.Held = t.roster.names(restarted), t.roster.names(held)
+	out.Unheld, out.Stopped = t.roster.names(unheld), t.roster.names(stopped)
+	t.snapshot(out)
+	before := t.last.Units
+	for _, u := range out.Units {
+		i := slices.IndexFunc(before, func(b UnitOutcome) bool { return b.Part == u.Part && b.Replica == u.Replica })
+		if was := group.Active; i >= 0 && before[i].State != u.State || i < 0 && was != u.State {
+			out.UnitsChanged = append(out.UnitsChanged, u)
+		}
+	}
+	t.last = *out
+	return out
+}
+
+// snapshot sets what the group is; once it is forgotten, what it was.
+func (t *Trial) snapshot(out *GroupOutcome) {
+	out.Used, out.Max, out.Units = t.last.Used, t.last.Max, t.last.Units
+	if p := t.set.GroupPolicy(t.group.Policy); p != nil && p.MaxRestarts != nil {
+		out.Max = *p.MaxRestarts
+	}
+	state := t.p.State.Group(t.key)
+	if state == nil {
+		return
+	}
+	out.State, out.Used, out.Units = state.State, state.Counted, nil
+	if out.Reason = policy.NoUnitReason; state.State != policy.GroupActive {
+		out.Reason = state.Reason
+	}
+	for _, p := range state.Parts {
+		for _, u := range p.Units {
+			out.Units = append(out.Units, UnitOutcome{Part: p.Name, Replica: u.Replica, State: u.State, Generation: u.Generation})
+		}
+	}
+}

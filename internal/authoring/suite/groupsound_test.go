@@ -76,7 +76,7 @@ func history(t *testing.T, set *policyfile.Set, gang bool, events []string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	trial, err := newGroupTrial(set, &s.Tests[0])
+	trial, err := newTrial(set, &s.Tests[0])
 	if err != nil {
 		return err.Error()
 	}

@@ -45,52 +45,17 @@ func (r *Result) Failed() bool {
 // Run runs a test of the suite.
 func (s *Suite) Run(t *Test, policies Policies) Result {
 	r := Result{Test: t}
-	set, err := policies(s.Policies)
-	if err != nil {
-		r.Err = err
-		return r
-	}
-	if t.Group != nil {
-		r.Err = s.runGroup(&r, set, policies)
-		return r
-	}
-	trial, err := NewTrial(set, t.Job, t.Start)
-	if err != nil {
-		r.Err = err
-		return r
-	}
-	at := time.Duration(0)
-	for i := range t.Events {
-		e := &t.Events[i]
-		if e.At != nil {
-			at = *e.At
-		}
-		if e.Do == UsePolicies {
-			if set, r.Err = policies(e.Policies); r.Err != nil {
-				return r
-			}
-			trial.Use(set)
-			continue
-		}
-		step := Step{Event: e, At: at, Set: set}
-		step.Outcome, err = trial.Fail(e.Fail, t.Start+int64(at))
-		if err != nil {
-			r.Err = fmt.Errorf("line %d: %w", e.Line, err)
-			return r
-		}
-		step.compare(t.Start)
-		r.Steps = append(r.Steps, step)
-		if d := step.Outcome.Decision; d != nil && d.Requeue {
-			at = time.Duration(d.RetryAfter - t.Start)
-		}
-	}
+	r.Err = s.run(&r, policies)
 	return r
 }
 
-// runGroup runs a test of a group.
-func (s *Suite) runGroup(r *Result, set *policyfile.Set, policies Policies) error {
+func (s *Suite) run(r *Result, policies Policies) error {
 	t := r.Test
-	trial, err := newGroupTrial(set, t)
+	set, err := policies(s.Policies)
+	if err != nil {
+		return err
+	}
+	trial, err := newTrial(set, t)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -46,12 +47,17 @@ type MemberJob struct {
 // jobOf returns what the job of a member is like.
 func (t *Test) jobOf(m place) Job {
 	job := t.Job
+	if t.Group == nil {
+		job.ID = cmp.Or(job.ID, "job")
+		return job
+	}
 	for i := range t.Group.Jobs {
 		if of := &t.Group.Jobs[i]; of.Members.has(m) {
 			job = of.Job
 			job.Queue, job.Set = t.Job.Queue, t.Job.Set
 		}
 	}
+	job.ID = m.String()
 	return job
 }
 

@@ -4,49 +4,37 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
-	"github.com/refloat/refloat/internal/policy/policyfile"
-
-	"google.golang.org/protobuf/proto"
-
-	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
-	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
-	"github.com/refloat/refloat/internal/eventlog"
-	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// Trial is one job whose runs fail as specified, decided by the evaluator's Step.
-type Trial struct {
-	decider
-	job     Job
-	runs    int
-	earlier []audit.Earlier
-}
+// groupName is the name of the group of a test.
+const groupName = "group"
 
-// decider is the evaluator's Step with messages of one job set.
-type decider struct {
+// Trial is the jobs of a group to which the events of a test happen, decided by the evaluator's Step. A job in no group
+// is one without a name.
+type Trial struct {
 	queue, jobSet string
 	set           *policyfile.Set
 	p             *evaluator.Processor
 	entry         int64 // of the last message
-}
 
-func newDecider(set *policyfile.Set, queue, jobSet string) (decider, error) {
-	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, set.Horizon().Nanoseconds())
-	if err != nil {
-		return decider{}, err
-	}
-	d := decider{queue: queue, jobSet: jobSet, p: &evaluator.Processor{State: state}}
-	d.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
-	d.Use(set)
-	return d, nil
+	test    *Test
+	group   *Group // of the test; empty: a job in no group
+	key     group.Key
+	roster  *roster
+	shape   policy.Shape
+	members map[place]*member
+	last    GroupOutcome // before the current event
+	halted  bool
+	byUnits map[string]uint32 // restarts of units by themselves
 }
 
 // Outcome is the outcome of one failed run, or of what else happens to a group.
@@ -58,199 +46,197 @@ type Outcome struct {
 	Group      *GroupOutcome // nil: the job is in no group
 }
 
-// NewTrial submits the job at a time in Unix nanoseconds.
+// NewTrial submits a job in no group at a time in Unix nanoseconds.
 func NewTrial(set *policyfile.Set, job Job, at int64) (*Trial, error) {
-	job.fill("job")
-	d, err := newDecider(set, job.Queue, job.Set)
+	return newTrial(set, &Test{Job: job, Start: at})
+}
+
+// newTrial submits the job of a test, or the members that are there from the start.
+func newTrial(set *policyfile.Set, of *Test) (*Trial, error) {
+	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, set.Horizon().Nanoseconds())
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{decider: d, job: job}
-	_, err = t.step(at, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: job.submit()}})
-	return t, err
+	job := of.Job
+	job.fill()
+	t := &Trial{
+		queue: job.Queue, jobSet: job.Set, p: &evaluator.Processor{State: state},
+		test: of, group: cmp.Or(of.Group, &Group{}), members: map[place]*member{}, byUnits: map[string]uint32{},
+	}
+	t.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
+	t.Use(set)
+	if of.Group == nil {
+		_, err = t.submit([]place{{}}, of.Start)
+		return t, err
+	}
+	return t, t.begin()
 }
 
-// fill sets what the test leaves open.
-func (j *Job) fill(id string) {
-	j.ID, j.Queue, j.Set = cmp.Or(j.ID, id), cmp.Or(j.Queue, "default"), cmp.Or(j.Set, "trial")
-}
-
-// Use puts other policies in force.
-func (d *decider) Use(set *policyfile.Set) {
-	d.set = set
-	generation := d.p.Progress.Generation + 1
-	d.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
-	d.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
-}
-
-func (j *Job) submit() *pb.SubmitJob {
-	annotations := map[string]string{}
-	if len(j.RetryPolicies) > 0 {
-		annotations[events.AnnotationRetryPolicies] = j.annotation()
+// begin sets what the group is, and submits its members, unless events do.
+func (t *Trial) begin() error {
+	t.key = group.Key{Queue: t.queue, Set: t.jobSet, Name: groupName}
+	t.last.Policy = t.group.Policy
+	byPolicy := t.set.GroupPolicy(t.group.Policy)
+	switch {
+	case t.group.Policy == "":
+		t.key.Name = "gang/main-0"
+	case byPolicy == nil:
+		return fmt.Errorf("the policies have no GroupPolicy %s", shown(t.group.Policy))
+	default:
+		t.shape = byPolicy.Shape(true)
 	}
-	if j.FailFast {
-		annotations[events.AnnotationFailFast] = "true"
+	t.roster = rosterOf(&t.shape)
+	t.last.roster = t.roster
+	for _, gang := range t.group.Gangs {
+		if !slices.ContainsFunc(t.roster.parts, func(p rosterPart) bool { return p.name == gang }) {
+			return fmt.Errorf("group.gangs: the group policy has no part %s", shown(gang))
+		}
 	}
-	if j.Gang > 0 {
-		annotations[events.AnnotationGangID] = j.gangID()
-		annotations[events.AnnotationGangCardinality] = strconv.Itoa(j.Gang)
+	for _, of := range t.group.Jobs {
+		if err := t.roster.declares(of.Members); err != nil {
+			return fmt.Errorf("group.jobs: %w", err)
+		}
 	}
-	if m := j.member; m != nil {
-		annotations[events.AnnotationGroup], annotations[events.AnnotationGroupPolicy] = groupName, m.policy
-		annotations[events.AnnotationPart] = m.part
-		annotations[events.AnnotationReplica] = strconv.FormatUint(uint64(m.replica), 10)
-		annotations[events.AnnotationIndex] = strconv.FormatUint(uint64(m.index), 10)
-	}
-	spec := &pb.PodSpec{TerminationGracePeriodSeconds: j.GraceSeconds}
-	for _, name := range j.InitContainers {
-		spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})
-	}
-	return &pb.SubmitJob{
-		JobId: j.ID, ObjectMeta: &pb.ObjectMeta{Annotations: annotations},
-		MainObject: &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: spec}},
-	}
-}
-
-func (j *Job) gangID() string { return cmp.Or(j.gang, "gang") }
-
-func (j *Job) annotation() string { return strings.Join(j.RetryPolicies, ",") }
-
-// row returns the job as a row of a job database.
-func (j *Job) row() *jobdb.Job {
-	row := &jobdb.Job{
-		JobID: j.ID, Queue: j.Queue, JobSet: j.Set, Known: true,
-		Submit: jobdb.Submit{RetryPolicies: j.annotation(), InitContainers: j.InitContainers, GraceSeconds: j.GraceSeconds},
-	}
-	if j.FailFast {
-		row.Submit.FailFast = "true"
-	}
-	if j.Gang > 0 {
-		row.Submit.GangID, row.Submit.GangCardinality = j.gangID(), strconv.Itoa(j.Gang)
-	}
-	return row
-}
-
-// Fail starts the next run of the job and fails it at a time in Unix nanoseconds, and returns the outcome.
-func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
-	run := f.Run
-	if run == "" {
-		run = "run-" + strconv.Itoa(t.runs)
-	}
-	if _, err := t.step(at, started(t.job.ID, run, f.Node, false)...); err != nil {
-		return Outcome{}, err
-	}
-	if err := t.running(t.job.ID, run, f, at); err != nil {
-		return Outcome{}, err
-	}
-	ended, raw, err := f.events(t.job.ID, run)
-	if err != nil {
-		return Outcome{}, err
-	}
-	records, err := t.step(at, ended...)
-	if err != nil {
-		return Outcome{}, err
-	}
-	t.runs++
-	return explained(t.set, &t.job, &t.earlier, records, failed{f, run, raw, at})
-}
-
-// started returns the events of a run that was leased and, if it runs at once, that.
-func started(job, run, node string, runs bool) []*pb.Event {
-	all := []*pb.Event{{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: node}}}}
-	if runs {
-		all = append(all, running(job, run))
-	}
-	return all
-}
-
-func running(job, run string) *pb.Event {
-	return &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}}
-}
-
-// running reports since when a run was running that fails at a time, if it was.
-func (d *decider) running(job, run string, f *Failure, at int64) error {
-	if f.RunDuration == nil {
+	if slices.ContainsFunc(t.test.Events, func(e Event) bool { return e.Do == SubmitMembers }) {
 		return nil
 	}
-	_, err := d.step(at-f.RunDuration.Nanoseconds(), running(job, run))
+	if t.shape.Open() {
+		return fmt.Errorf("the group policy does not say how many members there are: write an event with submit, such as {submit: %s/0/0-7}", policy.MainPart)
+	}
+	all, err := t.roster.find(Members{{text: everyMember, part: everyMember}}, false)
+	if err == nil {
+		_, err = t.submit(all, t.test.Start)
+	}
+	if err == nil {
+		t.snapshot(&t.last)
+	}
 	return err
 }
 
-// events returns the events by which a run fails, and the encoding of its error.
-func (f *Failure) events(job, run string) (all []*pb.Event, raw []byte, err error) {
-	reported := f.error()
-	if raw, err = proto.Marshal(reported); err != nil {
-		return nil, nil, fmt.Errorf("encode the error: %w", err)
-	}
-	if f.has(policy.Preempted) {
-		all = append(all, &pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: job, PreemptedRunId: run}}})
-	}
-	return append(all, &pb.Event{Event: &pb.Event_JobRunErrors{JobRunErrors: &pb.JobRunErrors{JobId: job, RunId: run, Errors: []*pb.Error{reported}}}}), raw, nil
+// Use puts other policies in force.
+func (t *Trial) Use(set *policyfile.Set) {
+	t.set = set
+	generation := t.p.Progress.Generation + 1
+	t.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+	t.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 }
 
-// failed is a run that failed.
-type failed struct {
-	*Failure
-	run string
-	raw []byte
-	at  int64
-}
-
-// explained finds the record of a run among those of its message, and explains it. It adds the decision to the
-// earlier ones of the job.
-func explained(set *policyfile.Set, job *Job, earlier *[]audit.Earlier, records []chain.Record, f failed) (Outcome, error) {
-	out := Outcome{Time: f.at}
+// submit submits jobs in one message.
+func (t *Trial) submit(all []place, at int64) ([]chain.Record, error) {
+	var happened []*pb.Event
+	for _, m := range all {
+		if t.members[m] != nil {
+			return nil, fmt.Errorf("%s was submitted before", m)
+		}
+		job := t.test.jobOf(m)
+		job.fill()
+		if slices.Contains(t.group.Gangs, m.part) {
+			job.gang, job.Gang = fmt.Sprintf("%s-%d", m.part, m.replica), t.cardinality(m, all)
+		}
+		to := &member{place: m, policy: t.group.Policy, ready: at}
+		if to.policy != "" {
+			job.member = to
+		}
+		to.job = job
+		t.members[m] = to
+		happened = append(happened, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: job.submit()}})
+	}
+	records, err := t.step(at, happened...)
+	if t.test.Group == nil {
+		return records, err
+	}
 	for _, r := range records {
-		switch r := r.(type) {
-		case *chain.NotDecided:
-			out.NotDecided = r
-		case *chain.Decision:
-			d := *r
-			d.AvoidNodes, d.Skipped = slices.Clone(d.AvoidNodes), slices.Clone(d.Skipped)
-			out.Decision = &d
+		if found, ok := r.(*chain.GroupFinding); ok {
+			return nil, fmt.Errorf("%s is not a member: %s", found.JobID, found.Reason)
+		} else if bound, ok := r.(*chain.GroupBound); ok && bound.Group != t.key.Name {
+			return nil, fmt.Errorf("%s begins another group, because this one has ended and has no place for it: write a test for that one", bound.JobID)
 		}
 	}
-	if out.Decision == nil {
-		if out.NotDecided == nil {
-			return out, fmt.Errorf("run %s was used before: give each run a unique id", f.run)
-		}
-		return out, nil
-	}
-	row := &jobdb.Run{JobID: job.ID, RunID: f.run, Index: out.Decision.RunIndex, Node: f.Node}
-	row.Flags.Preempted = f.has(policy.Preempted)
-	row.Flags.Returned = f.has(policy.Unschedulable) || f.has(policy.LeaseReturned)
-	row.Flags.Attempted = f.attempted()
-	row.Error.Raw = f.raw
-	if f.RunDuration != nil {
-		row.Times.Running = f.at - f.RunDuration.Nanoseconds()
-	}
-	var err error
-	if audit.Asked(out.Decision) {
-		out.Why, err = audit.Explain(set.Set, audit.Case{Job: job.row(), Run: row, Decision: out.Decision, Earlier: *earlier})
-	}
-	*earlier = append(*earlier, audit.Earlier{Decision: out.Decision, Run: row})
-	return out, err
+	return records, err
 }
 
-// step processes one message, in which everything happens at the same time.
-func (d *decider) step(at int64, happened ...*pb.Event) ([]chain.Record, error) {
-	created := &pb.Timestamp{Seconds: at / 1e9, Nanos: int32(at % 1e9)}
-	for _, e := range happened {
-		e.Created = created
-	}
-	payload, err := proto.Marshal(&pb.EventSequence{Queue: d.queue, JobSetName: d.jobSet, Events: happened})
-	if err != nil {
-		return nil, fmt.Errorf("encode events: %w", err)
-	}
-	d.entry++
-	out, err := d.p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: d.entry}, Publish: at, Payload: payload})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range out.Records {
-		if parked, ok := r.(*chain.Parked); ok {
-			return nil, fmt.Errorf("encode events: %s", parked.Reason)
+// cardinality is the size of a member's gang: that of its part, or of what is submitted of a unit of open size.
+func (t *Trial) cardinality(m place, all []place) int {
+	for _, p := range t.shape.Parts {
+		if p.Name == m.part {
+			return int(p.Members)
 		}
 	}
-	return out.Records, nil
+	n := 0
+	for _, other := range all {
+		if other.replica == m.replica {
+			n++
+		}
+	}
+	return n
+}
+
+// Fail starts the next run of a job in no group and fails it at a time in Unix nanoseconds, and returns the outcome.
+func (t *Trial) Fail(f *Failure, at int64) (Outcome, error) {
+	return t.happen(&Event{Do: FailRun, Fail: f, At: new(time.Duration(at - t.test.Start))}, &at)
+}
+
+// happen makes an event happen. at is its time where the test names none, and becomes its time.
+func (t *Trial) happen(e *Event, at *int64) (Outcome, error) {
+	places, all, err := t.subjects(e)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if e.At == nil && !e.Late {
+		for _, m := range all {
+			if (e.Do == StartRuns || e.Do == FailRun || e.Do == SucceedRuns) && !m.live {
+				*at = max(*at, m.ready)
+			}
+		}
+	}
+	var records []chain.Record
+	var out Outcome
+	switch e.Do {
+	case SubmitMembers:
+		records, err = t.submit(places, *at)
+	case StartRuns:
+		records, err = t.start(all, e.Run, "", true, *at)
+	case FailRun:
+		records, out, err = t.fail(all[0], e, *at)
+	case SucceedRuns:
+		records, err = t.succeed(all, e.Late, *at)
+	case CancelMembers:
+		records, err = t.cancel(all, *at)
+	case PassTime:
+		records, err = t.step(*at, &pb.Event{Event: &pb.Event_ReprioritisedJob{ReprioritisedJob: &pb.ReprioritisedJob{JobId: "other"}}})
+	case UsePolicies:
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	out.Time = *at
+	if t.test.Group != nil {
+		out.Group = t.outcome(records, &out)
+	}
+	return out, nil
+}
+
+// subjects returns to which members an event happens.
+func (t *Trial) subjects(e *Event) (places []place, all []*member, err error) {
+	if t.test.Group == nil {
+		return nil, []*member{t.members[place{}]}, nil
+	}
+	if places, err = t.roster.find(e.Members, e.Do == SubmitMembers); err != nil {
+		return nil, nil, err
+	}
+	for _, w := range e.Expect { // that they name what there is
+		if _, err := t.roster.find(w.Members, false); err != nil {
+			return nil, nil, fmt.Errorf("expect.%s: %w", w.Field, err)
+		}
+	}
+	if e.Do == SubmitMembers {
+		return places, nil, nil
+	}
+	for _, m := range places {
+		if t.members[m] == nil {
+			return nil, nil, fmt.Errorf("%s is not submitted", m)
+		}
+		all = append(all, t.members[m])
+	}
+	return places, all, nil
 }
