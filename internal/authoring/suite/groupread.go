@@ -42,39 +42,6 @@ func (r *reader) memberJobs(o object) (all []MemberJob) {
 	return all
 }
 
-// groupEvent reads an event of a test of a group.
-func (r *reader) groupEvent(n *yaml.Node, path string) Event {
-	o := r.object(n, path, "at", "submit", "start", "run", "member", "fail", "late", "succeed", "cancel", "policies", "expect")
-	e := Event{Line: n.Line, At: o.duration("at"), Do: PassTime, Policies: o.texts("policies"), Run: o.text("run"), Late: o.bool("late"), node: n}
-	stated := 0
-	for verb, field := range verbs {
-		f := o.fields[field]
-		if f == nil {
-			continue
-		}
-		stated++
-		switch e.Do = Verb(verb); e.Do {
-		case FailRun:
-			e.Fail = r.failure(f, o.at("fail"))
-		case SubmitMembers, StartRuns, SucceedRuns, CancelMembers:
-			e.Members = r.members(f, o.at(field))
-		case UsePolicies, PassTime:
-		}
-	}
-	switch {
-	case n.Kind != yaml.MappingNode:
-	case stated > 1:
-		r.report(n, path, codeConflict, "more than one thing happens", "write one event for each of submit, start, fail, succeed, cancel and policies")
-	case stated == 0 && o.fields["at"] == nil:
-		r.report(n, path, codeRequired, "nothing happens", "write submit, start, fail, succeed, cancel or policies; or at, if only time passes")
-	}
-	r.subject(o, &e)
-	if expect := o.fields["expect"]; expect != nil {
-		e.expect, e.Expect = expect, r.groupWants(expect, o.at("expect"), &e)
-	}
-	return e
-}
-
 // subject reads to which member or run an event happens.
 func (r *reader) subject(o object, e *Event) {
 	misplaced := func(field, fix string) {
@@ -101,9 +68,6 @@ func (r *reader) subject(o object, e *Event) {
 	} else if _, one := e.Members.one(); !one && e.Run != "" {
 		r.report(o.fields["run"], o.at("run"), codeUnknownValue, "several runs cannot have one id", "start one member")
 	}
-	if e.Do == UsePolicies {
-		misplaced("expect", "nothing is decided here: move it to the next event")
-	}
 }
 
 // members reads one item or a list.
@@ -129,15 +93,9 @@ var groupExpectable = [...]string{
 	"unitReason", "groupAction", "groupRule", "restarts", "restarted", "held", "released", "stopped", "group", "groupReason",
 }
 
-// groupWants reads the expectations of an event of a group.
-func (r *reader) groupWants(n *yaml.Node, path string, e *Event) []Want {
-	known := append([]string{}, groupExpectable[:]...)
-	known = append(known, "units", "generations", "why")
-	if e.Do == FailRun {
-		known = append(known, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow")
-	}
-	o := r.object(n, path, known...)
-	all := r.decisionWants(o)
+// groupWants reads what is expected of a group.
+func (r *reader) groupWants(o object) []Want {
+	var all []Want
 	for _, field := range groupExpectable {
 		n := o.fields[field]
 		switch {

@@ -71,15 +71,14 @@ func (r *reader) test(n *yaml.Node, path string) Test {
 	if job := o.fields["job"]; job != nil {
 		t.Job = r.job(job, o.at("job"), append([]string{"queue", "gangCardinality"}, jobKeys[:]...)...)
 	}
-	event := r.event
 	if group := o.fields["group"]; group != nil {
-		t.Group, event = r.group(group, o.at("group")), r.groupEvent
+		t.Group = r.group(group, o.at("group"))
 		if t.Job.Gang > 0 {
 			r.report(o.fields["job"], o.at("job.gangCardinality"), codeConflict, "the units of a group are its gangs", "write gangs: [PART] in group")
 		}
 	}
 	for i, e := range o.list("events") {
-		t.Events = append(t.Events, event(e, fmt.Sprintf("%s.events[%d]", path, i)))
+		t.Events = append(t.Events, r.event(e, fmt.Sprintf("%s.events[%d]", path, i), t.Group != nil))
 	}
 	if e := o.fields["events"]; e != nil && e.Kind == yaml.SequenceNode && len(e.Content) == 0 {
 		r.report(e, o.at("events"), codeEmpty, "an empty list", "add a failure: - {fail: {exitCode: 1}, expect: {decision: Fail}}")
@@ -99,23 +98,49 @@ func (r *reader) job(n *yaml.Node, path string, known ...string) Job {
 	return j
 }
 
-func (r *reader) event(n *yaml.Node, path string) Event {
-	o := r.object(n, path, "at", "fail", "policies", "expect")
-	e := Event{Line: n.Line, At: o.duration("at"), Policies: o.texts("policies"), node: n}
-	switch fail, policies := o.fields["fail"], o.fields["policies"]; {
-	case (fail == nil) == (policies == nil) && n.Kind == yaml.MappingNode:
+// event reads an event of a test of a job, or of a group.
+func (r *reader) event(n *yaml.Node, path string, ofGroup bool) Event {
+	known := []string{"at", "fail", "policies", "expect"}
+	if ofGroup {
+		known = []string{"at", "submit", "start", "run", "member", "fail", "late", "succeed", "cancel", "policies", "expect"}
+	}
+	o := r.object(n, path, known...)
+	e := Event{Line: n.Line, At: o.duration("at"), Do: PassTime, Policies: o.texts("policies"), Run: o.text("run"), Late: o.bool("late"), node: n}
+	stated := 0
+	for verb, field := range verbs {
+		f := o.fields[field]
+		if f == nil {
+			continue
+		}
+		stated++
+		switch e.Do = Verb(verb); e.Do {
+		case FailRun:
+			e.Fail = r.failure(f, o.at("fail"))
+		case SubmitMembers, StartRuns, SucceedRuns, CancelMembers:
+			e.Members = r.members(f, o.at(field))
+		case UsePolicies, PassTime:
+		}
+	}
+	switch {
+	case n.Kind != yaml.MappingNode:
+	case !ofGroup && stated != 1:
 		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail (how the job's next run fails), or policies (the paths in force from here on)")
-	case policies != nil && o.fields["expect"] != nil:
-		r.report(o.fields["expect"], o.at("expect"), codeUnknownField, "nothing is decided here", "move expect to the next failure")
-		e.Do = UsePolicies
-	case policies != nil:
-		e.Do = UsePolicies
-	case fail != nil:
-		e.Fail = r.failure(fail, o.at("fail"))
+	case stated > 1:
+		r.report(n, path, codeConflict, "more than one thing happens", "write one event for each of submit, start, fail, succeed, cancel and policies")
+	case stated == 0 && o.fields["at"] == nil:
+		r.report(n, path, codeRequired, "nothing happens", "write submit, start, fail, succeed, cancel or policies; or at, if only time passes")
 	}
-	if expect := o.fields["expect"]; expect != nil {
-		e.expect, e.Expect = expect, r.wants(expect, o.at("expect"))
+	if ofGroup {
+		r.subject(o, &e)
 	}
+	expect := o.fields["expect"]
+	if expect == nil {
+		return e
+	}
+	if e.Do == UsePolicies && stated == 1 {
+		r.report(expect, o.at("expect"), codeUnknownField, "nothing is decided here", "move expect to the next event")
+	}
+	e.expect, e.Expect = expect, r.wants(expect, o.at("expect"), &e, ofGroup)
 	return e
 }
 
@@ -191,12 +216,6 @@ func (r *reader) containers(o object) []policy.Container {
 	return all
 }
 
-// wants reads the expectations of an outcome.
-func (r *reader) wants(n *yaml.Node, path string) []Want {
-	o := r.object(n, path, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why")
-	return r.decisionWants(o)
-}
-
 // decisionWants reads what is expected of a decision.
 func (r *reader) decisionWants(o object) []Want {
 	if n := o.fields["left"]; n != nil {
@@ -218,6 +237,19 @@ func (r *reader) decisionWants(o object) []Want {
 		all = append(all, r.accepted(w, o))
 	}
 	return all
+}
+
+// wants reads what is expected of an event: of what it does to a group, and of the decision, if a run fails.
+func (r *reader) wants(n *yaml.Node, path string, e *Event, ofGroup bool) []Want {
+	var known []string
+	if ofGroup {
+		known = append(append(known, groupExpectable[:]...), "units", "generations")
+	}
+	if e.Do == FailRun || !ofGroup {
+		known = append(known, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow")
+	}
+	o := r.object(n, path, append(known, "why")...)
+	return append(r.decisionWants(o), r.groupWants(o)...)
 }
 
 // accepted says how a written value is compared, and reports one that cannot be.
