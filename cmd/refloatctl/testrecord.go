@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,9 +60,6 @@ differently (exit code 1), and is kept nevertheless.`,
 			if err := cmp.Or(f.checkLogs(), f.checkJobs()); err != nil {
 				return err
 			}
-			if f.group != "" {
-				return recordGroup(cmd, f)
-			}
 			return testRecord(cmd, f)
 		},
 	}
@@ -77,18 +75,19 @@ differently (exit code 1), and is kept nevertheless.`,
 }
 
 func testRecord(cmd *cobra.Command, f testRecordFlags) error {
-	h, left, err := historyOf(cmd, f)
+	of, read := "job "+f.job, f.jobHistory
+	if f.group != "" {
+		of, read = "group "+query.OneLine(f.group), f.groupHistory
+	}
+	h, left, err := read(cmd)
 	if err != nil {
 		return err
 	}
-	var decisions []*chain.Decision
-	for _, r := range h.Runs {
-		decisions = append(decisions, r.Decision)
+	if h == nil || len(h.Decisions) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no run of %s was decided\n", of)
+		return errFinding
 	}
-	name, err := f.keep(cmd, f.job, decisions, func(paths map[uint64][]string) ([]byte, error) {
-		h.Paths = paths
-		return suite.Record(h)
-	})
+	name, err := f.keep(cmd, cmp.Or(f.group, f.job), h)
 	if err != nil {
 		return err
 	}
@@ -98,19 +97,19 @@ func testRecord(cmd *cobra.Command, f testRecordFlags) error {
 	return test(cmd, testFlags{output: outputText}, []string{name})
 }
 
-// keep writes a test and the policies of the decisions that it expects, and returns its name.
-func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain.Decision, record func(paths map[uint64][]string) ([]byte, error)) (string, error) {
+// keep writes the test of a history and the policies of its decisions, and returns its name.
+func (f *testRecordFlags) keep(cmd *cobra.Command, of string, h *suite.History) (string, error) {
 	name := filepath.Join(f.out, fileName(of)+"_test.yaml")
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("record: %s already exists", name)
 	}
-	paths := map[uint64][]string{}
+	h.Paths = map[uint64][]string{}
 	var policies []policyfile.File // to write
-	for _, d := range decisions {
-		if paths[d.Generation] != nil {
+	for _, d := range h.Decisions {
+		if h.Paths[d.Generation] != nil {
 			continue
 		}
-		file, err := f.recordPolicies(cmd, d.Generation, paths)
+		file, err := f.recordPolicies(cmd, d.Generation, h.Paths)
 		if err != nil {
 			return "", err
 		}
@@ -118,7 +117,7 @@ func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain
 			policies = append(policies, *file)
 		}
 	}
-	data, err := record(paths)
+	data, err := suite.Record(h)
 	if err != nil {
 		return "", err
 	}
@@ -140,35 +139,15 @@ func (f *testRecordFlags) keep(cmd *cobra.Command, of string, decisions []*chain
 	if err := writeNew(name, data); err != nil {
 		return "", fmt.Errorf("record: %w", err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s\n", name, plural.Of(len(decisions), "failure"))
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s\n", name, plural.Of(len(h.Decisions), "failure"))
 	return name, nil
 }
 
-// recordGroup turns the history of a group into a test.
-func recordGroup(cmd *cobra.Command, f testRecordFlags) error {
-	h, err := groupHistoryOf(cmd, &f)
-	if err != nil {
-		return err
-	}
-	if len(h.Decisions) == 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "no run of group %s was decided\n", query.OneLine(f.group))
-		return errFinding
-	}
-	name, err := f.keep(cmd, f.group, h.Decisions, func(paths map[uint64][]string) ([]byte, error) {
-		h.Paths = paths
-		return suite.RecordGroup(h)
-	})
-	if err != nil {
-		return err
-	}
-	return test(cmd, testFlags{output: outputText}, []string{name})
-}
-
-// groupHistoryOf reads a group's history from the job database.
-func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory, error) {
-	h := &suite.GroupHistory{}
+// groupHistory reads a group's history from the job database.
+func (f *testRecordFlags) groupHistory(cmd *cobra.Command) (h *suite.History, left int, err error) {
+	h = &suite.History{}
 	find := query.GroupKey{Queue: f.queue, JobSet: f.jobSet, Group: f.group}
-	err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
+	err = f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 		var err error
 		if h.Group, err = find.Row(q); err != nil {
 			return err
@@ -202,42 +181,37 @@ func groupHistoryOf(cmd *cobra.Command, f *testRecordFlags) (*suite.GroupHistory
 		}
 		return err
 	})
-	return h, f.asked(cmd, groupError(err))
+	return h, 0, f.asked(cmd, groupError(err))
 }
 
-// historyOf reads the job's history from the job database.
-func historyOf(cmd *cobra.Command, f testRecordFlags) (h *suite.History, left int, err error) {
+// jobHistory reads the job's history from the job database; nil if no run of it was decided.
+func (f *testRecordFlags) jobHistory(cmd *cobra.Command) (h *suite.History, left int, err error) {
 	found, err := f.source(nil).FindJob(cmd.Context(), f.job)
 	if err != nil {
 		return nil, 0, f.asked(cmd, err)
 	}
 	for i := range found {
-		h = &suite.History{Job: found[i].Row}
-		byID := map[string]*jobdb.Run{}
+		job := found[i].Row
+		h, left = &suite.History{Members: []suite.MemberHistory{{Job: job}}}, 0
 		for k := range found[i].Runs {
-			byID[found[i].Runs[k].RunID] = &found[i].Runs[k]
+			h.Members[0].Runs = append(h.Members[0].Runs, &found[i].Runs[k])
 		}
-		filter := jobdb.RecordFilter{JobID: h.Job.JobID, Partition: &h.Job.Partition}
-		left = 0
+		filter := jobdb.RecordFilter{JobID: job.JobID, Partition: &job.Partition}
 		err := f.viewJobs(cmd.Context(), func(q jobdb.Queries) error {
 			err := q.Decisions(filter, func(d *jobdb.Decision) error {
 				copied := d.Decision
-				if run := byID[d.RunID]; run != nil {
-					h.Runs = append(h.Runs, suite.Recorded{Decision: &copied, Run: run})
+				if slices.ContainsFunc(found[i].Runs, func(r jobdb.Run) bool { return r.RunID == d.RunID }) {
+					h.Decisions = append(h.Decisions, &copied)
 				}
 				return nil
 			})
 			return errors.Join(err, q.NotDecided(filter, func(*jobdb.NotDecided) error { left++; return nil }))
 		})
-		if err != nil {
-			return nil, 0, err
-		}
-		if len(h.Runs) > 0 {
-			return h, left, nil
+		if err != nil || len(h.Decisions) > 0 {
+			return h, left, err
 		}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "no run of job %s was decided\n", f.job)
-	return nil, 0, errFinding
+	return nil, 0, nil
 }
 
 // recordPolicies adds the policy paths of a generation, relative to the test's directory. It returns the file to write there;

@@ -15,21 +15,6 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// GroupHistory is what a job database has about one group. Paths holds the policy files of each deciding generation.
-type GroupHistory struct {
-	Group     *jobdb.Group
-	Members   []MemberHistory
-	Decisions []*chain.Decision     // on members, in order
-	Changes   []*chain.MemberChange // of members, in order
-	Paths     map[uint64][]string
-}
-
-// MemberHistory is a member with its runs.
-type MemberHistory struct {
-	Job  *jobdb.Job
-	Runs []*jobdb.Run
-}
-
 func (m *MemberHistory) place() place {
 	return place{m.Job.Member.Part, m.Job.Member.Replica, m.Job.Member.Index}
 }
@@ -45,48 +30,8 @@ type recordedEvent struct {
 	of      *jobdb.Run
 }
 
-// RecordGroup turns the history of a group into a test file that expects the recorded decisions and changes.
-func RecordGroup(h *GroupHistory) ([]byte, error) {
-	r := rosterOf(&h.Group.Shape)
-	events := h.events()
-	if len(events) == 0 {
-		return nil, fmt.Errorf("nothing is known of the members of group %s", h.Group.Name)
-	}
-	start := events[0].at
-	if h.complete() { // the test submits them
-		events = slices.DeleteFunc(events, func(e recordedEvent) bool { return e.do == SubmitMembers })
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Recorded from group %s of job set %s; it expects the decisions made then.\n", oneLine(h.Group.Name), oneLine(h.Group.JobSet))
-	fmt.Fprintf(&b, "kind: %s\n", Kind)
-	generation := uint64(0)
-	if len(h.Decisions) > 0 {
-		generation = h.Decisions[0].Generation
-	} else {
-		for g := range h.Paths { // there is one
-			generation = g
-		}
-	}
-	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted(oneLine("group "+h.Group.Name)), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
-	fmt.Fprintf(&b, "  group: {%s}\n  job: {%s}\n  events:\n", strings.Join(h.groupFields(r), ", "), strings.Join(memberFields(h.Members[0].Job), ", "))
-	for _, e := range events {
-		if d := e.by; d != nil && d.Generation != generation {
-			generation = d.Generation
-			fmt.Fprintf(&b, "  - policies: %s # generation %d\n", flow(h.Paths[generation]), generation)
-		}
-		if err := h.write(&b, r, &e, start); err != nil {
-			return nil, err
-		}
-	}
-	if h.Group.State != policy.GroupActive && !h.Group.Shape.Open() && h.Group.Reason != policy.Exhausted {
-		last := GroupOutcome{State: h.Group.State, Reason: h.Group.Reason}
-		fmt.Fprintf(&b, "  - at: %s\n    expect: {%s}\n", policyfile.Short(time.Duration(events[len(events)-1].at-start)), strings.Join(last.expectation(), ", "))
-	}
-	return []byte(b.String()), nil
-}
-
 // write writes one event.
-func (h *GroupHistory) write(b *strings.Builder, r *roster, e *recordedEvent, start int64) error {
+func (h *History) write(b *strings.Builder, r *roster, e *recordedEvent, start int64) error {
 	fmt.Fprintf(b, "  - at: %s\n", policyfile.Short(time.Duration(e.at-start)))
 	names := r.names(e.members)
 	switch {
@@ -102,16 +47,21 @@ func (h *GroupHistory) write(b *strings.Builder, r *roster, e *recordedEvent, st
 	if e.do != FailRun {
 		return nil
 	}
-	fail, err := failFields(Recorded{e.by, e.of})
+	fail, err := failFields(e.of, e.by.Time)
 	if err != nil {
 		return err
+	}
+	expect := Expectation(&Outcome{Decision: e.by}, start)
+	if h.Group == nil {
+		fmt.Fprintf(b, "    fail: {%s}\n    expect: %s\n", strings.Join(fail, ", "), expect)
+		return nil
 	}
 	fail = slices.DeleteFunc(fail, func(field string) bool { return strings.HasPrefix(field, "runDuration: ") }) // it was started
 	if e.late {
 		fail = fail[1:] // it is known which run
 	}
 	fmt.Fprintf(b, "    member: %s\n    fail: {%s}\n", e.members[0], strings.Join(fail, ", "))
-	expect := strings.TrimSuffix(Expectation(&Outcome{Decision: e.by}, start), "}")
+	expect = strings.TrimSuffix(expect, "}")
 	if more := h.expected(r, e.by); len(more) > 0 {
 		expect += ", " + strings.Join(more, ", ")
 	}
@@ -120,7 +70,7 @@ func (h *GroupHistory) write(b *strings.Builder, r *roster, e *recordedEvent, st
 }
 
 // expected lists what the records say about a decision's group.
-func (h *GroupHistory) expected(r *roster, d *chain.Decision) []string {
+func (h *History) expected(r *roster, d *chain.Decision) []string {
 	var fields []string
 	if v := d.Group; v != nil {
 		g := GroupOutcome{Ended: []chain.GroupVerdict{*v}, Used: v.RestartsUsed, Max: v.MaxRestarts}
@@ -155,7 +105,10 @@ func (h *GroupHistory) expected(r *roster, d *chain.Decision) []string {
 }
 
 // events lists what happened, in order.
-func (h *GroupHistory) events() []recordedEvent {
+func (h *History) events() []recordedEvent {
+	if h.Group == nil {
+		return h.Members[0].failures(h.Decisions)
+	}
 	stopTimes := h.stopTimes()
 	byRun := map[[2]string]*chain.Decision{}
 	for _, d := range h.Decisions {
@@ -211,8 +164,23 @@ func (h *GroupHistory) events() []recordedEvent {
 	return merged
 }
 
+// failures lists the failures of a job in no group as they were decided, after its submission, if that is known.
+func (m *MemberHistory) failures(decisions []*chain.Decision) (all []recordedEvent) {
+	if at := m.Job.Times.Submitted; at != 0 {
+		all = append(all, recordedEvent{at: at, do: SubmitMembers})
+	}
+	for _, d := range decisions {
+		for _, run := range m.Runs {
+			if run.RunID == d.RunID {
+				all = append(all, recordedEvent{at: d.Time, do: FailRun, by: d, of: run})
+			}
+		}
+	}
+	return all
+}
+
 // stopTimes returns when runs were told to stop, as far as a decision says when.
-func (h *GroupHistory) stopTimes() map[[2]string]int64 {
+func (h *History) stopTimes() map[[2]string]int64 {
 	times := map[eventlog.Position]int64{}
 	for _, d := range h.Decisions {
 		times[d.Position] = d.Time
@@ -227,7 +195,10 @@ func (h *GroupHistory) stopTimes() map[[2]string]int64 {
 }
 
 // complete reports whether all declared members were submitted before anything else happened.
-func (h *GroupHistory) complete() bool {
+func (h *History) complete() bool {
+	if h.Group == nil {
+		return true
+	}
 	declared, last, first := uint64(0), int64(0), int64(math.MaxInt64)
 	for _, p := range h.Group.Shape.Parts {
 		declared += uint64(p.Replicas) * uint64(p.Members)
@@ -245,7 +216,7 @@ func (h *GroupHistory) complete() bool {
 	return h.Group.Policy != "" && uint64(len(h.Members)) == declared && last <= first
 }
 
-func (h *GroupHistory) groupFields(r *roster) []string {
+func (h *History) groupFields(r *roster) []string {
 	var fields, gangs []string
 	if h.Group.Policy != "" {
 		fields = append(fields, "policy: "+quoted(h.Group.Policy))
@@ -265,7 +236,7 @@ func (h *GroupHistory) groupFields(r *roster) []string {
 }
 
 // memberJobs lists the members whose jobs are not like that of the first.
-func (h *GroupHistory) memberJobs(r *roster) (jobs []string) {
+func (h *History) memberJobs(r *roster) (jobs []string) {
 	like := map[string][]place{}
 	var order []string
 	first := memberText(h.Members[0].Job)

@@ -76,15 +76,16 @@ func (t *Trial) ensure(all []*member, run string, f *Failure, at int64) error {
 		if m.live {
 			continue
 		}
-		node := ""
+		node, runs := "", true
 		if f != nil {
-			node = f.Node
+			node, runs = f.Node, f.attempted() && f.RunDuration == nil && !t.alone()
 		}
-		if _, err := t.start([]*member{m}, run, node, f == nil, at); err != nil {
+		if _, err := t.start([]*member{m}, run, node, runs, at); err != nil {
 			return err
 		}
 		if f != nil && f.RunDuration != nil {
-			if _, err := t.step(at-f.RunDuration.Nanoseconds(), running(m.job.ID, m.run)); err != nil {
+			m.since = at - f.RunDuration.Nanoseconds()
+			if _, err := t.step(m.since, running(m.job.ID, m.run)); err != nil {
 				return err
 			}
 		}
@@ -125,20 +126,15 @@ func (t *Trial) fail(m *member, e *Event, at int64) ([]chain.Record, Outcome, er
 	case m.live && f.RunDuration != nil:
 		err = fmt.Errorf("the run of %s was started before: omit runDuration", m)
 	default:
-		switch {
-		case !f.attempted():
-		case m.live:
-			f.RunDuration = new(time.Duration(at - m.since))
-		case f.RunDuration == nil && t.test.Group != nil: // that of a job in no group never was running
-			f.RunDuration = new(time.Duration)
-		}
 		if err = t.ensure([]*member{m}, f.Run, &f, at); err != nil {
 			break
 		}
 		if run = m.run; f.Run != "" && f.Run != run {
 			err = fmt.Errorf("fail.run is %s, but the run of %s that is live is %s", shown(f.Run), m, shown(run))
 		}
-		m.live = false
+		if m.live = false; f.attempted() && !t.alone() {
+			f.RunDuration = new(time.Duration(at - m.since))
+		}
 	}
 	if err != nil {
 		return nil, Outcome{}, err

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,56 +18,58 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-// Recorded is a decided run of a real job.
-type Recorded struct {
-	Decision *chain.Decision
-	Run      *jobdb.Run
-}
-
-// History is what a job database has about one job and its decided runs, in order. Paths holds the policy files of
-// each deciding generation.
+// History is what a job database has about one job, or about a group and its members. Paths holds the policy files of each
+// deciding generation.
 type History struct {
-	Job   *jobdb.Job
-	Runs  []Recorded
-	Paths map[uint64][]string
+	Group     *jobdb.Group // nil: the only member is a job in no group
+	Members   []MemberHistory
+	Decisions []*chain.Decision     // on members, in order; at least one
+	Changes   []*chain.MemberChange // of members, in order
+	Paths     map[uint64][]string
 }
 
-// Record turns a history into a test file that expects the recorded decisions.
+// MemberHistory is a member with its runs.
+type MemberHistory struct {
+	Job  *jobdb.Job
+	Runs []*jobdb.Run
+}
+
+// Record turns a history into a test file that expects the recorded decisions and changes.
 func Record(h *History) ([]byte, error) {
+	first := h.Members[0].Job
+	what, jobSet, job := "job "+first.JobID, first.JobSet, jobFields(first)
+	var shape policy.Shape
+	if h.Group != nil {
+		what, jobSet, job, shape = "group "+h.Group.Name, h.Group.JobSet, memberFields(first), h.Group.Shape
+	}
+	r := rosterOf(&shape)
+	events := h.events()
+	start := slices.MinFunc(events, func(a, b recordedEvent) int { return cmp.Compare(a.at, b.at) }).at
+	if h.complete() { // the test submits them
+		events = slices.DeleteFunc(events, func(e recordedEvent) bool { return e.do == SubmitMembers })
+	}
 	var b strings.Builder
-	start := h.start()
-	fmt.Fprintf(&b, "# Recorded from job %s of job set %s; it expects the decisions made then.\n", oneLine(h.Job.JobID), oneLine(h.Job.JobSet))
-	fmt.Fprintf(&b, "kind: %s\n", Kind)
-	generation := h.Runs[0].Decision.Generation
-	fmt.Fprintf(&b, "policies: %s\n", flow(h.Paths[generation]))
-	fmt.Fprintf(&b, "tests:\n- name: %s\n  start: %s\n", quoted(oneLine("job "+h.Job.JobID)), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
-	fmt.Fprintf(&b, "  job: {%s}\n  events:\n", strings.Join(jobFields(h.Job), ", "))
-	for _, r := range h.Runs {
-		d := r.Decision
-		at := policyfile.Short(time.Duration(d.Time - start))
-		if d.Generation != generation {
+	fmt.Fprintf(&b, "# Recorded from %s of job set %s; it expects the decisions made then.\nkind: %s\n", oneLine(what), oneLine(jobSet), Kind)
+	generation := h.Decisions[0].Generation
+	fmt.Fprintf(&b, "policies: %s\ntests:\n- name: %s\n  start: %s\n", flow(h.Paths[generation]), quoted(oneLine(what)), time.Unix(0, start).UTC().Format(time.RFC3339Nano))
+	if h.Group != nil {
+		fmt.Fprintf(&b, "  group: {%s}\n", strings.Join(h.groupFields(r), ", "))
+	}
+	fmt.Fprintf(&b, "  job: {%s}\n  events:\n", strings.Join(job, ", "))
+	for _, e := range events {
+		if d := e.by; d != nil && d.Generation != generation {
 			generation = d.Generation
 			fmt.Fprintf(&b, "  - policies: %s # generation %d\n", flow(h.Paths[generation]), generation)
 		}
-		fail, err := failFields(r)
-		if err != nil {
+		if err := h.write(&b, r, &e, start); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "  - at: %s\n    fail: {%s}\n", at, strings.Join(fail, ", "))
-		fmt.Fprintf(&b, "    expect: %s\n", Expectation(&Outcome{Decision: d}, start))
+	}
+	if g := h.Group; g != nil && g.State != policy.GroupActive && !g.Shape.Open() && g.Reason != policy.Exhausted {
+		last := GroupOutcome{State: g.State, Reason: g.Reason}
+		fmt.Fprintf(&b, "  - at: %s\n    expect: {%s}\n", policyfile.Short(time.Duration(events[len(events)-1].at-start)), strings.Join(last.expectation(), ", "))
 	}
 	return []byte(b.String()), nil
-}
-
-// start returns when the job was submitted, or first failed if that is earlier.
-func (h *History) start() int64 {
-	start := h.Job.Times.Submitted
-	for _, r := range h.Runs {
-		if start == 0 || r.Decision.Time < start {
-			start = r.Decision.Time
-		}
-	}
-	return start
 }
 
 func jobFields(j *jobdb.Job) []string {
@@ -97,16 +100,17 @@ func jobFields(j *jobdb.Job) []string {
 	return fields
 }
 
-func failFields(r Recorded) ([]string, error) {
+// failFields are the fields of the failure of a run that was decided at a time.
+func failFields(run *jobdb.Run, at int64) ([]string, error) {
 	var e pb.Error
-	if err := proto.Unmarshal(r.Run.Error.Raw, &e); err != nil {
-		return nil, fmt.Errorf("error of run %s: %w", r.Run.RunID, err)
+	if err := proto.Unmarshal(run.Error.Raw, &e); err != nil {
+		return nil, fmt.Errorf("error of run %s: %w", run.RunID, err)
 	}
-	f := failureOf(&e, r.Run.Flags.Preempted)
+	f := failureOf(&e, run.Flags.Preempted)
 	if f.Node == "" {
-		f.Node = r.Run.Node
+		f.Node = run.Node
 	}
-	fields := []string{"run: " + quoted(r.Run.RunID)}
+	fields := []string{"run: " + quoted(run.RunID)}
 	var conditions []string
 	for _, c := range f.Conditions {
 		conditions = append(conditions, c.String())
@@ -132,8 +136,8 @@ func failFields(r Recorded) ([]string, error) {
 			fields = append(fields, text[0]+": "+quoted(text[1]))
 		}
 	}
-	if since := r.Run.Times.Running; since != 0 && f.attempted() {
-		fields = append(fields, "runDuration: "+policyfile.Short(time.Duration(max(0, r.Decision.Time-since))))
+	if since := run.Times.Running; since != 0 && f.attempted() {
+		fields = append(fields, "runDuration: "+policyfile.Short(time.Duration(max(0, at-since))))
 	}
 	return fields, nil
 }

@@ -35,14 +35,14 @@ func TestRecordHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := &suite.History{
-				Job: &jobdb.Job{JobID: "job" + odd, Queue: odd, JobSet: odd, Times: jobdb.JobTimes{Submitted: 1e18}, Submit: jobdb.Submit{
-					RetryPolicies: odd + "," + odd, GangID: "g", GangCardinality: fmt.Sprint(int64(math.MaxInt64)), InitContainers: []string{odd}, GraceSeconds: math.MaxInt64,
+				Members: []suite.MemberHistory{{
+					Job: &jobdb.Job{JobID: "job" + odd, Queue: odd, JobSet: odd, Times: jobdb.JobTimes{Submitted: 1e18}, Submit: jobdb.Submit{
+						RetryPolicies: odd + "," + odd, GangID: "g", GangCardinality: fmt.Sprint(int64(math.MaxInt64)), InitContainers: []string{odd}, GraceSeconds: math.MaxInt64,
+					}},
+					Runs: []*jobdb.Run{{RunID: "run" + odd, Node: odd, Times: jobdb.RunTimes{Running: 1e18 - int64(i)}, Error: jobdb.RunError{Raw: raw}}},
 				}},
-				Paths: map[uint64][]string{1: {"policies.yaml"}},
-				Runs: []suite.Recorded{{
-					Run:      &jobdb.Run{RunID: "run" + odd, Node: odd, Times: jobdb.RunTimes{Running: 1e18 - int64(i)}, Error: jobdb.RunError{Raw: raw}},
-					Decision: &chain.Decision{Generation: 1, Time: 1e18 + 1e9, Code: policy.RuleRetry, Policy: "p", Rule: "oom", Requeue: true, RetryAfter: 1e18 + 2e9, AvoidNodes: []string{odd}},
-				}},
+				Decisions: []*chain.Decision{{RunID: "run" + odd, Generation: 1, Time: 1e18 + 1e9, Code: policy.RuleRetry, Policy: "p", Rule: "oom", Requeue: true, RetryAfter: 1e18 + 2e9, AvoidNodes: []string{odd}}},
+				Paths:     map[uint64][]string{1: {"policies.yaml"}},
 			}
 			text, err := suite.Record(h)
 			if err != nil {

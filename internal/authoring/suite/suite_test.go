@@ -400,3 +400,18 @@ spec:
 		t.Errorf("without group policies, FailUnit becomes Fail, which no test can tell apart: %v", err)
 	}
 }
+
+// TestJobOfGang: a job that names a gang, and no group, is decided with the gang that nobody else submitted.
+func TestJobOfGang(t *testing.T) {
+	t.Parallel()
+	s := parsed(t, strings.Replace(head, "queue: q", "queue: q, gangCardinality: 4", 1)+`
+  - {fail: {condition: OOMKilled}, expect: {code: GangRetry, rule: p/oom}}
+  - {fail: {exitCode: 1}, expect: {decision: Fail}}
+  - {fail: {exitCode: 1}, expect: {code: Ended}}
+`)
+	for _, r := range ran(s, given(t)) {
+		if r.Failed() {
+			t.Error(r.Explain("f"))
+		}
+	}
+}

@@ -61,16 +61,19 @@ func newTrial(set *policyfile.Set, of *Test) (*Trial, error) {
 	job.fill()
 	t := &Trial{
 		queue: job.Queue, jobSet: job.Set, p: &evaluator.Processor{State: state},
-		test: of, group: cmp.Or(of.Group, &Group{}), members: map[place]*member{}, byUnits: map[string]uint32{},
+		test: of, group: cmp.Or(of.Group, &Group{}), roster: &roster{}, members: map[place]*member{}, byUnits: map[string]uint32{},
 	}
 	t.p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
 	t.Use(set)
-	if of.Group == nil {
+	if t.alone() {
 		_, err = t.submit([]place{{}}, of.Start)
 		return t, err
 	}
 	return t, t.begin()
 }
+
+// alone reports whether the trial is of a job in no group. Its runs were never running, unless a failure says so.
+func (t *Trial) alone() bool { return t.test.Group == nil }
 
 // begin sets what the group is, and submits its members, unless events do.
 func (t *Trial) begin() error {
@@ -142,7 +145,7 @@ func (t *Trial) submit(all []place, at int64) ([]chain.Record, error) {
 		happened = append(happened, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: job.submit()}})
 	}
 	records, err := t.step(at, happened...)
-	if t.test.Group == nil {
+	if t.alone() {
 		return records, err
 	}
 	for _, r := range records {
@@ -210,7 +213,7 @@ func (t *Trial) happen(e *Event, at *int64) (Outcome, error) {
 		return Outcome{}, err
 	}
 	out.Time = *at
-	if t.test.Group != nil {
+	if !t.alone() {
 		out.Group = t.outcome(records, &out)
 	}
 	return out, nil
@@ -218,7 +221,7 @@ func (t *Trial) happen(e *Event, at *int64) (Outcome, error) {
 
 // subjects returns to which members an event happens.
 func (t *Trial) subjects(e *Event) (places []place, all []*member, err error) {
-	if t.test.Group == nil {
+	if t.alone() {
 		return nil, []*member{t.members[place{}]}, nil
 	}
 	if places, err = t.roster.find(e.Members, e.Do == SubmitMembers); err != nil {
