@@ -5,83 +5,64 @@ import (
 	"slices"
 )
 
-// Categories is onFailureCategory of a rule, sorted: that of the failure must be among them.
-type Categories []string
+// Labels is a matcher on one label of the failure, which must be among these. They are sorted.
+type Labels[L label] []string
 
-// Subcategories is onFailureSubcategory of a rule, sorted: that of the failure must be among them.
-type Subcategories []string
+// Categories is onFailureCategory of a rule, Subcategories onFailureSubcategory.
+type (
+	Categories    = Labels[category]
+	Subcategories = Labels[subcategory]
+)
 
-// Matcher returns OnFailureCategory.
-func (l Categories) Matcher() Matcher { return OnFailureCategory }
+type (
+	category    struct{}
+	subcategory struct{}
+)
 
-func (l Categories) holds(_ *Scope, f *Failure) (by *Container, ok bool) {
-	return nil, slices.Contains(l, f.Category)
+// label is one label of a failure, and the matcher on it.
+type label interface {
+	matcher() Matcher
+	of(f *Failure) (what, is string)
 }
 
-func (l Categories) why(_ *Scope, f *Failure) string { return whyLabel("category", f.Category, l) }
+func (category) matcher() Matcher             { return OnFailureCategory }
+func (category) of(f *Failure) (_, is string) { return "category", f.Category }
 
-func (l Categories) covers(_ *Scope, other Requirement, _ *Scope) bool {
-	return containsAll(l, other.(Categories))
+func (subcategory) matcher() Matcher             { return OnFailureSubcategory }
+func (subcategory) of(f *Failure) (_, is string) { return "subcategory", f.Subcategory }
+
+// Matcher returns OnFailureCategory or OnFailureSubcategory.
+func (l Labels[L]) Matcher() Matcher { return (*new(L)).matcher() }
+
+func (l Labels[L]) holds(_ *Scope, f *Failure) (by *Container, ok bool) {
+	_, is := (*new(L)).of(f)
+	return nil, slices.Contains(l, is)
 }
 
-func (l Categories) disjoint(_ *Scope, other Requirement, _ *Scope) bool {
-	return !containsAny(l, other.(Categories))
+func (l Labels[L]) why(_ *Scope, f *Failure) string {
+	what, is := (*new(L)).of(f)
+	if is == "" {
+		return fmt.Sprintf("no %s, so none of %v", what, l)
+	}
+	return fmt.Sprintf("%s %q not among %v", what, is, l)
 }
 
-func (l Categories) never(*Scope) string { return "" }
+func (l Labels[L]) covers(_ *Scope, other Requirement, _ *Scope) bool {
+	return !slices.ContainsFunc(other.(Labels[L]), func(s string) bool { return !slices.Contains(l, s) })
+}
 
-func (l Categories) origins() origins { return fromAnywhere }
+func (l Labels[L]) disjoint(_ *Scope, other Requirement, _ *Scope) bool {
+	return !slices.ContainsFunc(other.(Labels[L]), func(s string) bool { return slices.Contains(l, s) })
+}
 
-func (l Categories) split() []Requirement {
+func (l Labels[L]) never(*Scope) string { return "" }
+
+func (l Labels[L]) origins() origins { return fromAnywhere }
+
+func (l Labels[L]) split() []Requirement {
 	var parts []Requirement
 	for i := range l {
 		parts = append(parts, l[i:i+1])
 	}
 	return parts
-}
-
-// Matcher returns OnFailureSubcategory.
-func (l Subcategories) Matcher() Matcher { return OnFailureSubcategory }
-
-func (l Subcategories) holds(_ *Scope, f *Failure) (by *Container, ok bool) {
-	return nil, slices.Contains(l, f.Subcategory)
-}
-
-func (l Subcategories) why(_ *Scope, f *Failure) string {
-	return whyLabel("subcategory", f.Subcategory, l)
-}
-
-func (l Subcategories) covers(_ *Scope, other Requirement, _ *Scope) bool {
-	return containsAll(l, other.(Subcategories))
-}
-
-func (l Subcategories) disjoint(_ *Scope, other Requirement, _ *Scope) bool {
-	return !containsAny(l, other.(Subcategories))
-}
-
-func (l Subcategories) never(*Scope) string { return "" }
-
-func (l Subcategories) origins() origins { return fromAnywhere }
-
-func (l Subcategories) split() []Requirement {
-	var parts []Requirement
-	for i := range l {
-		parts = append(parts, l[i:i+1])
-	}
-	return parts
-}
-
-func whyLabel(what, have string, asked []string) string {
-	if have == "" {
-		return fmt.Sprintf("no %s, so none of %v", what, asked)
-	}
-	return fmt.Sprintf("%s %q not among %v", what, have, asked)
-}
-
-func containsAll(list, of []string) bool {
-	return !slices.ContainsFunc(of, func(s string) bool { return !slices.Contains(list, s) })
-}
-
-func containsAny(list, of []string) bool {
-	return slices.ContainsFunc(of, func(s string) bool { return slices.Contains(list, s) })
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,21 +32,26 @@ type spec struct {
 }
 
 type ruleSpec struct {
-	Name         string   `json:"name"`
-	Action       string   `json:"action"`
-	RetryLimit   *uint32  `json:"retryLimit"`
-	OnConditions []string `json:"onConditions"`
-	OnExitCodes  *struct {
-		Operator string  `json:"operator"`
-		Values   []int32 `json:"values"`
-	} `json:"onExitCodes"`
-	OnTerminationMessage *struct {
-		Pattern string `json:"pattern"`
-	} `json:"onTerminationMessage"`
-	OnFailureCategory    []string                           `json:"onFailureCategory"`
-	OnFailureSubcategory []string                           `json:"onFailureSubcategory"`
-	OnRunDuration        struct{ LessThan, AtLeast string } `json:"onRunDuration"`
-	ContainerName        string                             `json:"containerName"`
+	Name       string  `json:"name"`
+	Action     string  `json:"action"`
+	RetryLimit *uint32 `json:"retryLimit"`
+
+	fields map[string]any // all
+}
+
+func (r *ruleSpec) UnmarshalJSON(b []byte) error {
+	type plain ruleSpec
+	return errors.Join(json.Unmarshal(b, (*plain)(r)), json.Unmarshal(b, &r.fields))
+}
+
+// at returns a field; nil: it is not set.
+func (r *ruleSpec) at(path []string) (v any) {
+	in := r.fields
+	for _, name := range path {
+		v = in[name]
+		in, _ = v.(map[string]any)
+	}
+	return v
 }
 
 func (p *proposer) propose() []Edit {
@@ -181,180 +185,6 @@ func (p *proposer) job(applying []spec) {
 	}
 }
 
-// exclusive are the conditions of which a failure has one.
-var exclusive = policy.Conditions(0).With(policy.Evicted).With(policy.DeadlineExceeded).With(policy.Unschedulable).With(policy.LeaseReturned).With(policy.LeaseExpired)
-
-// failure proposes other conditions, exit codes, messages and categories.
-func (p *proposer) failure(applying []spec) {
-	f := &p.in.Failure
-	have := conditionText(f)
-	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
-		switch {
-		case c == policy.OOMKilled:
-			p.fact(Failure, "condition OOMKilled", have, func(f *policy.Failure) {
-				f.Conditions &^= exclusive
-				if at := failed(f); at >= 0 {
-					f.Containers[at].Reason, f.Containers[at].ExitCode = "OOMKilled", 137
-				} else {
-					f.PodOOM, f.Containers = true, nil
-				}
-			})
-		case f.Conditions.Has(c):
-			p.fact(Failure, "without condition "+c.String(), "", func(f *policy.Failure) { f.Conditions &^= policy.Conditions(0).With(c) })
-		case c == policy.Preempted:
-			p.fact(Failure, "condition Preempted", have, func(f *policy.Failure) { f.Conditions = f.Conditions.With(c) })
-		default:
-			p.fact(Failure, "condition "+c.String(), have, func(f *policy.Failure) {
-				f.Conditions, f.PodOOM = (f.Conditions &^ exclusive).With(c), false
-				if c == policy.Unschedulable || c == policy.LeaseReturned || c == policy.LeaseExpired {
-					f.Containers = nil // no pod reported anything
-				}
-			})
-		}
-	}
-	p.containers(applying)
-	var categories, subcategories []string
-	for _, s := range applying {
-		for _, r := range s.Rules {
-			categories, subcategories = append(categories, r.OnFailureCategory...), append(subcategories, r.OnFailureSubcategory...)
-		}
-	}
-	p.labels("category", categories, f.Category, func(f *policy.Failure, to string) { f.Category = to })
-	p.labels("subcategory", subcategories, f.Subcategory, func(f *policy.Failure, to string) { f.Subcategory = to })
-	p.durations(applying)
-}
-
-func (p *proposer) labels(what string, all []string, have string, set func(*policy.Failure, string)) {
-	slices.Sort(all)
-	for _, to := range slices.Compact(all) {
-		if to != have {
-			p.fact(Failure, what+" "+to, have, func(f *policy.Failure) { set(f, to) })
-		}
-	}
-	if have != "" {
-		p.fact(Failure, "no "+what, have, func(f *policy.Failure) { set(f, "") })
-	}
-}
-
-// containers proposes other exit codes and messages of the first container that failed, or of one that is reported.
-func (p *proposer) containers(applying []spec) {
-	f := &p.in.Failure
-	name, have := "main", ""
-	if at := failed(f); at >= 0 {
-		name, have = f.Containers[at].Name, strconv.Itoa(int(f.Containers[at].ExitCode))
-	}
-	names, codes := []string{name}, []int32{1}
-	type message struct{ name, text string }
-	var messages []message
-	for _, s := range applying {
-		for _, r := range s.Rules {
-			if r.ContainerName != "" {
-				names = append(names, r.ContainerName)
-			}
-			if r.OnExitCodes != nil {
-				codes = append(codes, r.OnExitCodes.Values...)
-			}
-			if m := r.OnTerminationMessage; m != nil {
-				if re, err := syntax.Parse(m.Pattern, syntax.Perl); err == nil {
-					if text := example(re.Simplify()); text != "" {
-						messages = append(messages, message{orText(r.ContainerName, name), text})
-					}
-				}
-			}
-		}
-	}
-	slices.Sort(codes)
-	codes = slices.Compact(codes)
-	for unlisted := int32(2); ; unlisted++ {
-		if !slices.Contains(codes, unlisted) {
-			codes = append(codes, unlisted)
-			break
-		}
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		for _, code := range codes {
-			if strconv.Itoa(int(code)) != have {
-				p.fact(Failure, fmt.Sprintf("exit code %d of container %s", code, name), have, func(f *policy.Failure) { exit(f, name, code) })
-			}
-		}
-	}
-	for _, m := range messages {
-		p.fact(Failure, fmt.Sprintf("termination message %q of container %s", m.text, m.name), "", func(f *policy.Failure) {
-			if failed(f) < 0 || !slices.ContainsFunc(f.Containers, func(c policy.Container) bool { return c.Name == m.name }) {
-				exit(f, m.name, 1)
-			}
-			for i := range f.Containers {
-				if f.Containers[i].Name == m.name {
-					f.Containers[i].Message = m.text
-				}
-			}
-		})
-	}
-}
-
-func orText(s, unset string) string {
-	if s == "" {
-		return unset
-	}
-	return s
-}
-
-// exit makes a container the one that failed.
-func exit(f *policy.Failure, name string, code int32) {
-	for i := range f.Containers {
-		if c := &f.Containers[i]; c.Name == name {
-			c.ExitCode, c.Reason = code, "Error"
-			return
-		}
-	}
-	f.PodOOM = false
-	f.Conditions &^= exclusive
-	f.Containers = append(f.Containers, policy.Container{Name: name, ExitCode: code, Reason: "Error"})
-}
-
-// failed returns the index of the first container that failed, -1 if there is none.
-func failed(f *policy.Failure) int {
-	return slices.IndexFunc(f.Containers, func(c policy.Container) bool { return c.ExitCode != 0 })
-}
-
-func conditionText(f *policy.Failure) string {
-	var names []string
-	for c := policy.Evicted; c <= policy.LeaseExpired; c++ {
-		if f.Conditions.Has(c) {
-			names = append(names, c.String())
-		}
-	}
-	if at := failed(f); f.PodOOM || at >= 0 && f.Containers[at].Reason == "OOMKilled" {
-		names = append(names, policy.OOMKilled.String())
-	}
-	return strings.Join(names, ", ")
-}
-
-// example returns a text that a pattern probably matches.
-func example(re *syntax.Regexp) string {
-	switch re.Op {
-	case syntax.OpLiteral:
-		return string(re.Rune)
-	case syntax.OpCharClass:
-		if len(re.Rune) > 0 {
-			return string(re.Rune[0])
-		}
-	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return "x"
-	case syntax.OpCapture, syntax.OpPlus, syntax.OpAlternate:
-		return example(re.Sub[0])
-	case syntax.OpConcat:
-		var b strings.Builder
-		for _, sub := range re.Sub {
-			b.WriteString(example(sub))
-		}
-		return b.String()
-	default: // Simplify leaves no repetitions with counts; the rest matches the empty text
-	}
-	return ""
-}
-
 // set proposes one field of the policies.
 func (p *proposer) set(size Size, far uint64, text, now string) {
 	if p.ofRules++; p.ofRules > maxPolicyEdits {
@@ -423,31 +253,21 @@ func (p *proposer) limit(field string, now *uint32) {
 
 // matchers proposes that a rule matches what the failure has, or no longer matches it.
 func (p *proposer) matchers(at string, r *ruleSpec) {
-	f := &p.in.Failure
-	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
-		oom := c == policy.OOMKilled && strings.Contains(conditionText(f), policy.OOMKilled.String())
-		if r.OnConditions != nil && (f.Conditions.Has(c) || oom) {
-			value(p, at+"onConditions", r.OnConditions, c.String())
+	for _, f := range policyfile.MatcherFields() {
+		list, _ := r.at(f.Path).([]any)
+		listed := factsOf(&f).listed
+		if list == nil || listed == nil {
+			continue
 		}
-	}
-	if e := r.OnExitCodes; e != nil {
-		for _, c := range f.Containers {
-			if c.ExitCode != 0 {
-				value(p, at+"onExitCodes.values", e.Values, c.ExitCode)
-			}
+		for _, v := range listed(&p.in.Failure) {
+			p.value(at+strings.Join(f.Path, "."), list, v)
 		}
-	}
-	if r.OnFailureCategory != nil && f.Category != "" {
-		value(p, at+"onFailureCategory", r.OnFailureCategory, f.Category)
-	}
-	if r.OnFailureSubcategory != nil && f.Subcategory != "" {
-		value(p, at+"onFailureSubcategory", r.OnFailureSubcategory, f.Subcategory)
 	}
 }
 
 // value proposes a list with a value added, or removed if it has it.
-func value[T comparable](p *proposer, field string, list []T, v T) {
-	to := slices.DeleteFunc(slices.Clone(list), func(have T) bool { return have == v })
+func (p *proposer) value(field string, list []any, v any) {
+	to := slices.DeleteFunc(slices.Clone(list), func(have any) bool { return have == v })
 	if len(to) == len(list) {
 		to = append(to, v)
 	}
