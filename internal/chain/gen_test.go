@@ -151,7 +151,7 @@ func decision(t *rapid.T) *chain.Decision {
 		Code: draw(t, "code", policy.UnitLimit), Policy: text.Draw(t, "policy"), Rule: text.Draw(t, "rule"), RuleID: text.Draw(t, "rule id"),
 		LimitFrom: draw(t, "from", policy.FromGlobal), RuleUsed: small.Draw(t, "used"), RuleLimit: small.Draw(t, "limit"),
 		GlobalUsed: small.Draw(t, "global used"), GlobalLimit: small.Draw(t, "global limit"),
-		Container: text.Draw(t, "container"), Matcher: draw(t, "matcher", policy.OnRunDuration), Skipped: texts.Draw(t, "skipped"),
+		Container: text.Draw(t, "container"), Matcher: draw(t, "matcher", policy.Matcher(policy.LastMatcher)), Skipped: texts.Draw(t, "skipped"),
 		Shadow: rapid.Bool().Draw(t, "shadow"), Generation: number.Draw(t, "generation"),
 		DelayMS: nanos.Draw(t, "delay"), RetryAfter: nanos.Draw(t, "after"), PodName: text.Draw(t, "pod"), AvoidNodes: texts.Draw(t, "avoid"), NodesLeftOut: rapid.Uint32().Draw(t, "left out"),
 	}

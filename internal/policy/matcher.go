@@ -15,7 +15,8 @@ const (
 	OnFailureSubcategory
 	OnRunDuration
 
-	lastMatcher = iota - 1
+	// LastMatcher is the one with the highest number.
+	LastMatcher = iota - 1
 )
 
 // String returns the matcher's field in a policy file, and "" for NoMatcher.
@@ -40,7 +41,7 @@ func (m Matcher) String() string {
 }
 
 // ParseMatcher returns the matcher that String names s.
-func ParseMatcher(s string) (Matcher, bool) { return parseName(s, NoMatcher, lastMatcher) }
+func ParseMatcher(s string) (Matcher, bool) { return parseName(s, NoMatcher, LastMatcher) }
 
 // A Requirement is a matcher with what a rule requires by it. Each type is one matcher: all that the engine and the
 // proofs about rules (proof.go) know of it. The proofs follow from semantics.md 2 and 4 alone; what is not proven is false.

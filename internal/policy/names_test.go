@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("ParseCode(%q) = %v", s, c)
 		}
 	}
-	for m := NoMatcher; m <= OnRunDuration; m++ {
+	for m := NoMatcher; m <= LastMatcher; m++ {
 		if back, ok := ParseMatcher(m.String()); !ok || back != m {
 			t.Errorf("ParseMatcher(%q) = %v, %v", m, back, ok)
 		}

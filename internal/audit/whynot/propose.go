@@ -260,7 +260,7 @@ func (p *proposer) matchers(at string, r *ruleSpec) {
 			continue
 		}
 		for _, v := range listed(&p.in.Failure) {
-			p.value(at+strings.Join(f.Path, "."), list, v)
+			p.value(at+f.String(), list, v)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/authoring/lint"
 	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/test/matchertest"
 )
 
 // Rules and failures are drawn from few words, so that they meet.
@@ -212,4 +213,15 @@ func matches(t *rapid.T, set *policyfile.Set, f policy.Failure) bool {
 		t.Fatalf("%d rules in a set of one", len(traces))
 	}
 	return traces[0].Matched
+}
+
+// TestSoundDrawsEveryMatcher: the rules of TestSound have every field of MatcherFields.
+func TestSoundDrawsEveryMatcher(t *testing.T) {
+	t.Parallel()
+	rule := rapid.Custom(func(t *rapid.T) string { return drawRule(t, 0) })
+	var drawn []string
+	for seed := range 200 {
+		drawn = append(drawn, policyOf("p", rule.Example(seed)))
+	}
+	matchertest.Require(t, policyfile.MatcherFields(), drawn...)
 }

@@ -261,7 +261,7 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 	}
 	for _, f := range fields {
 		if !f.Required {
-			change(&f, strings.Join(f.Path, ".")+" is dropped", func(c content, field string) { delete(c, field) })
+			change(&f, f.String()+" is dropped", func(c content, field string) { delete(c, field) })
 		}
 	}
 	for _, f := range fields {
@@ -269,7 +269,7 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 		case f.Words != nil:
 			change(&f, last(&f)+" of "+f.Path[0]+" is inverted", func(c content, field string) { c.other(field, f.Words...) })
 		case f.Duration:
-			change(&f, strings.Join(f.Path, ".")+" is doubled", content.double)
+			change(&f, f.String()+" is doubled", content.double)
 		}
 	}
 	now, err := m.fresh()
@@ -278,7 +278,7 @@ func (m *mutator) matchers(name, rule string, at func(content) content) {
 	}
 	for _, f := range fields {
 		for i, item := range holderOf(at(now), &f).list(last(&f)) {
-			change(&f, fmt.Sprintf("%s lacks %v", strings.Join(f.Path, "."), item), func(c content, field string) {
+			change(&f, fmt.Sprintf("%s lacks %v", f, item), func(c content, field string) {
 				c[field] = slices.Delete(c.list(field), i, i+1)
 			})
 		}

@@ -192,6 +192,9 @@ type MatcherField struct {
 	Duration bool
 }
 
+// String returns the path in the rule, such as onExitCodes.values.
+func (f MatcherField) String() string { return strings.Join(f.Path, ".") }
+
 // MatcherFields lists the fields by which rules say what they match, in order, with those in mappings behind these.
 // It leaves out flags, which match nothing by themselves.
 func MatcherFields() []MatcherField {

@@ -45,10 +45,12 @@ func drawSet(t *rapid.T) []File {
 				"onExitCodes: {operator: " + rapid.SampledFrom([]string{"In", "NotIn"}).Draw(t, "operator") + ", values: " + flow("codes", "1", "137", "-3") + "}",
 				"onTerminationMessage: {pattern: '" + rapid.SampledFrom([]string{"a", "^b", "[ab]c", "full|(?i)no SPACE", "(disk )+(is )?full", "(?i)kaPUT"}).Draw(t, "pattern") + "'}",
 				"onFailureCategory: " + flow("categories", "a", "b"),
+				"onFailureCategory: [a, b], onFailureSubcategory: " + flow("subcategories", "c", "d"),
 				"onRunDuration: " + rapid.SampledFrom([]string{"{lessThan: 30s}", "{atLeast: 0s}", "{atLeast: 90s, lessThan: 2m}"}).Draw(t, "duration"),
 			}
 			rule = append(rule, matchers[rapid.IntRange(0, len(matchers)-1).Draw(t, "first")])
-			if second := matchers[rapid.IntRange(0, len(matchers)-1).Draw(t, "second")]; second != rule[len(rule)-1] {
+			field, _, _ := strings.Cut(rule[len(rule)-1], ":")
+			if second := matchers[rapid.IntRange(0, len(matchers)-1).Draw(t, "second")]; !strings.HasPrefix(second, field) {
 				rule = maybe(rule, second)
 			}
 			rule = maybe(maybe(override(rule), "containerName: main"), "includeInitContainers: true")
@@ -140,6 +142,7 @@ func drawFailure(t *rapid.T) *policy.Failure {
 		Conditions:  policy.Conditions(rapid.Uint16Range(0, 1<<(policy.LeaseExpired+1)-1).Draw(t, "conditions")),
 		PodOOM:      rapid.Bool().Draw(t, "podOOM"),
 		Category:    rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "category"),
+		Subcategory: rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "subcategory"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "containers") {
 		f.Containers = append(f.Containers, policy.Container{
