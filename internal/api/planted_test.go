@@ -2,14 +2,13 @@ package api_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/internal/test/planted"
 )
 
 // bug breaks what a test holds, by patches of the source.
@@ -19,13 +18,17 @@ type bug struct {
 	patches []patch
 }
 
-// patch replaces a string that occurs exactly once in a file of internal/.
-type patch struct{ file, old, new string }
+// patch changes a file of internal/.
+type patch = planted.Patch
+
+func (b *bug) planted() *planted.Bug {
+	return &planted.Bug{Dir: "internal", What: b.what, Patches: b.patches}
+}
 
 const histories = "TestChangeHistories"
 
-// planted are the bugs that must be caught.
-func planted() []bug {
+// allPlanted are the bugs that must be caught.
+func allPlanted() []bug {
 	return []bug{
 		{histories, "what a generation was made of is not checked", []patch{{
 			"policylog/shared.go", "case madeOf != nil && *madeOf != s.effective:", "case false:",
@@ -136,37 +139,11 @@ func planted() []bug {
 	}
 }
 
-// patched is the source of the files that a bug changes.
-func patched(t *testing.T, root string, b bug) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for _, p := range b.patches {
-		file := filepath.Join(root, "internal", filepath.FromSlash(p.file))
-		source, ok := files[file]
-		if !ok {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source = string(raw)
-		}
-		if n := strings.Count(source, p.old); n != 1 {
-			t.Fatalf("%s: %q stands there %d times, want once: the code has changed, so the planted bug %q must", p.file, p.old, n, b.what)
-		}
-		files[file] = strings.Replace(source, p.old, p.new, 1)
-	}
-	return files
-}
-
 // TestPlantedBugsFit: each patch still finds its place.
 func TestPlantedBugsFit(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range planted() {
-		t.Run(b.what, func(t *testing.T) { patched(t, root, b) })
+	for _, b := range allPlanted() {
+		t.Run(b.what, func(t *testing.T) { b.planted().Fits(t) })
 	}
 }
 
@@ -178,14 +155,10 @@ func TestPlantedBugs(t *testing.T) {
 	if os.Getenv("PLANTED") == "" {
 		t.Skip("set PLANTED=1 to plant bugs and catch them; it takes minutes")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var table bytes.Buffer
-	for _, b := range planted() {
+	for _, b := range allPlanted() {
 		t.Run(b.what, func(t *testing.T) {
-			run := exec.Command(plant(t, root, b), "-test.run=^"+b.test+"$", "-test.timeout=5m")
+			run := exec.Command(b.planted().Program(t, "./internal/api"), "-test.run=^"+b.test+"$", "-test.timeout=5m")
 			run.Env = append(os.Environ(), "GOMAXPROCS=1", "CHANGES=100", "CHANGES_SEED=")
 			out, err := run.CombinedOutput()
 			found := caughtBy.FindSubmatch(out)
@@ -196,32 +169,4 @@ func TestPlantedBugs(t *testing.T) {
 		})
 	}
 	t.Logf("bug, and how it was caught (by which seed of 1, 2, 3, …):\n%s", &table)
-}
-
-// plant builds this package's tests over a copy of the source with a bug.
-func plant(t *testing.T, root string, b bug) string {
-	t.Helper()
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for file, source := range patched(t, root, b) {
-		changed := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		if err := os.WriteFile(changed, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[file] = changed
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "api.test")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", list, "-o", program, "./internal/api")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%q does not compile: %v\n%s", b.what, err, out)
-	}
-	return program
 }

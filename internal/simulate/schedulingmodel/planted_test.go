@@ -2,7 +2,6 @@ package schedulingmodel
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/internal/test/planted"
 )
 
 // bug is a wrong shortcut, or a wrong reading, by patches of the source.
@@ -27,8 +28,12 @@ var rare = []string{
 	"a gang that loses a job loses all, whatever it needs",
 }
 
-// patch replaces a string that occurs exactly once in a file of internal/simulate/scheduling.
-type patch struct{ file, old, new string }
+// patch changes a file of internal/simulate/scheduling.
+type patch = planted.Patch
+
+func (b *bug) planted() *planted.Bug {
+	return &planted.Bug{Dir: "internal/simulate/scheduling", What: b.what, Patches: b.patches}
+}
 
 // net is the tests that must catch planted bugs, on as many random instances as they draw in every run.
 type net struct {
@@ -44,38 +49,12 @@ func nets() []net {
 	}
 }
 
-// patched is the source of the files that a bug changes.
-func patched(t *testing.T, root string, b bug) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for _, p := range b.patches {
-		file := filepath.Join(root, "internal", "simulate", "scheduling", p.file)
-		source, ok := files[file]
-		if !ok {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source = string(raw)
-		}
-		if n := strings.Count(source, p.old); n != 1 {
-			t.Fatalf("%s: %q stands there %d times, want once: the code has changed, so the planted bug %q must", p.file, p.old, n, b.what)
-		}
-		files[file] = strings.Replace(source, p.old, p.new, 1)
-	}
-	return files
-}
-
 // TestPlantedBugsFit: each patch still finds its place, so that none goes stale between the runs that compile them.
 func TestPlantedBugsFit(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, n := range nets() {
 		for _, b := range n.bugs {
-			t.Run(n.name+" "+b.what, func(t *testing.T) { patched(t, root, b) })
+			t.Run(n.name+" "+b.what, func(t *testing.T) { b.planted().Fits(t) })
 		}
 	}
 }
@@ -93,10 +72,6 @@ func TestPlantedBugs(t *testing.T) {
 	if which == "" {
 		t.Skip("set PLANTED=1 to plant bugs and catch them; it takes minutes")
 	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var table bytes.Buffer
 	broken := map[string]bool{}
 	for _, n := range nets() {
@@ -105,8 +80,8 @@ func TestPlantedBugs(t *testing.T) {
 				continue
 			}
 			t.Run(n.name+" "+b.what, func(t *testing.T) {
-				program := plant(t, root, b, n.dir)
-				out, caught := run(t, root, program, n, slices.Contains(rare, b.what))
+				program := b.planted().Program(t, n.dir, "internal/simulate/scheduling/bench_test.go") // that one needs much more to be built
+				out, caught := run(t, program, n, slices.Contains(rare, b.what))
 				if !caught {
 					t.Error("not caught")
 				}
@@ -130,37 +105,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// plant builds the tests of a directory over a copy of the source with a bug.
-func plant(t *testing.T, root string, b bug, tests string) string {
-	t.Helper()
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for file, source := range patched(t, root, b) {
-		changed := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		if err := os.WriteFile(changed, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[file] = changed
-	}
-	replace[filepath.Join(root, "internal", "simulate", "scheduling", "bench_test.go")] = "" // it needs much more to be built
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "planted.test")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", program, tests)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%q does not compile: %v\n%s", b.what, err, out)
-	}
-	return program
-}
-
 // run runs the tests of a net in their directory, on 20,000 random instances if the bug is rare. It says whether one failed.
-func run(t *testing.T, root, program string, n net, rare bool) ([]byte, bool) {
+func run(t *testing.T, program string, n net, rare bool) ([]byte, bool) {
 	t.Helper()
 	args, sequences := []string{"-test.run=^(" + n.tests + ")$", "-test.timeout=10m"}, ""
 	if n.name == "model" {
@@ -173,7 +119,7 @@ func run(t *testing.T, root, program string, n net, rare bool) ([]byte, bool) {
 		sequences = "20000"
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Dir = filepath.Join(root, n.dir)
+	cmd.Dir = filepath.Join(planted.Root(t), n.dir)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "SEQUENCES="+sequences)
 	out, err := cmd.CombinedOutput()
 	return out, err != nil

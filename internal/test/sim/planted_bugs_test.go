@@ -1,5 +1,7 @@
 package sim_test
 
+import "github.com/refloat/refloat/internal/test/planted"
+
 // bug breaks one rule of protocol.md that is marked ✂, or one of groups, by patches of the source.
 type bug struct {
 	rule    string
@@ -7,8 +9,12 @@ type bug struct {
 	patches []patch
 }
 
-// patch replaces a string that stands exactly once in a file of internal/.
-type patch struct{ file, old, new string }
+// patch changes a file of internal/.
+type patch = planted.Patch
+
+func (b *bug) planted() *planted.Bug {
+	return &planted.Bug{Dir: "internal", What: b.what, Patches: b.patches}
+}
 
 // plantedProtocol are bugs in the code that follows protocol.md.
 func plantedProtocol() []bug {
