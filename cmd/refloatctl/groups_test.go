@@ -40,8 +40,9 @@ spec:
   maxRestarts: 7
   rules:
   - {name: give-up, action: FailGroup}
+  success: {operator: Any}
   parts:
-  - {name: main, members: 3}
+  - {name: main, members: 3, successRules: [{indexes: 0-2, count: 2}]}
 ---
 apiVersion: armadaproject.io/v1
 kind: RetryPolicy
@@ -174,6 +175,7 @@ func TestGroups(t *testing.T) {
 	haveConditions(g, "Failed ReachedMaxRestarts")
 	haveConditions(object(units(g, 0)), "FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded")
 	haveConditions(object(units(g, 1)))
+	ctl(t, "get", "group", "train", "--data", data).exits(t, exitFine).prints(t, "part workers: held until every unit of driver has succeeded; at most 2 members of a unit at a time")
 	g = one("sweep")
 	want(g, map[string]any{"state": "Active", "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"failedIndexes": "0", "active": 1})
@@ -181,6 +183,8 @@ func TestGroups(t *testing.T) {
 	// One that was submitted after the end of its group is stopped, and says why.
 	g = one("lone")
 	want(g, map[string]any{"state": "Failed", "reason": "BackoffLimitExceeded", "maxRestarts": 7, "restartsCounted": 0})
+	ctl(t, "get", "group", "lone", "--data", data, "-o", "yaml").exits(t, exitFine).prints(t, "success:", "operator: Any", "successRules:", "indexes: 0-2")
+	ctl(t, "get", "group", "lone", "--data", data).exits(t, exitFine).prints(t, "succeeds when one unit of any part has succeeded", "part main: a unit succeeds with 2 of the indexes 0-2")
 	want(object(units(g, 0)), map[string]any{"failed": 1, "stopped": 2, "held": 0, "active": 0})
 	ctl(t, "explain", "w6", "--data", data).exits(t, exitFinding).prints(t, "MemberStopped", "its group has ended: Failed (BackoffLimitExceeded), by rule give-up")
 	// A job that does not fit into a group that has ended begins one that follows it; into one that goes on, it is in none.

@@ -82,6 +82,7 @@ type Other struct {
 	Policy       string   `json:"policy,omitempty"` // of GroupBound, as the next two
 	Digest       string   `json:"digest,omitempty"`
 	Parts        []Part   `json:"parts,omitempty"`
+	Success      *Success `json:"success,omitempty"`
 	EventTime    string   `json:"eventTime,omitempty"`
 	RetryAfter   string   `json:"retryAfter,omitempty"`
 	Event        uint32   `json:"event,omitempty"`  // index in the message, from 1

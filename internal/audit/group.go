@@ -51,8 +51,9 @@ func groupOther(partition int, r chain.Record) (Other, bool) {
 			out.Digest = fmt.Sprintf("%x", r.Digest)
 		}
 		for i := range r.Shape.Parts {
-			out.Parts = append(out.Parts, partOf(&r.Shape, i))
+			out.Parts = append(out.Parts, PartOf(&r.Shape, i))
 		}
+		out.Success = SuccessOf(&r.Shape)
 	case *chain.GroupFinding:
 		out.Record, out.Position, out.Queue, out.JobSet, out.JobID = "GroupFinding", positionOf(r.Position), r.Queue, r.JobSet, r.JobID
 		out.Group, out.Reason = r.Group, r.Reason.String()
@@ -95,13 +96,42 @@ type Part struct {
 	After       []string `json:"after,omitempty"`
 	Parallelism uint32   `json:"parallelism,omitempty"`
 	AfterReady  []string `json:"afterReady,omitempty"`
+
+	SuccessRules []SuccessRule `json:"successRules,omitempty"`
 }
 
-func partOf(s *policy.Shape, i int) Part {
+// SuccessRule is when a unit has succeeded before minMembers have.
+type SuccessRule struct {
+	Indexes string `json:"indexes"`
+	Count   uint32 `json:"count"`
+}
+
+// Success is when a group has succeeded, if not when all units of all parts have.
+type Success struct {
+	Operator string   `json:"operator"`        // All or Any
+	Parts    []string `json:"parts,omitempty"` // none: all
+}
+
+// PartOf returns a part of a shape, by its index.
+func PartOf(s *policy.Shape, i int) Part {
 	p := &s.Parts[i]
 	out := Part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Parallelism: p.Parallelism}
 	out.After, out.AfterReady = namesOf(s, p.After), namesOf(s, p.AfterReady)
+	for _, r := range p.SuccessRules {
+		out.SuccessRules = append(out.SuccessRules, SuccessRule{r.Indexes.String(), r.Count})
+	}
 	return out
+}
+
+// SuccessOf returns when a group of this shape has succeeded; nil: when all units have.
+func SuccessOf(s *policy.Shape) *Success {
+	switch {
+	case s.Success.Any:
+		return &Success{"Any", namesOf(s, s.Success.Parts)}
+	case len(s.Success.Parts) > 0:
+		return &Success{"All", namesOf(s, s.Success.Parts)}
+	}
+	return nil
 }
 
 func namesOf(s *policy.Shape, parts []uint32) (names []string) {

@@ -2,9 +2,11 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -133,5 +135,36 @@ func TestSuccessRules(t *testing.T) {
 	part := Group{Parts: []Part{{Name: "a", Units: []Unit{{State: "Succeeded"}}}, {Name: "b", Units: []Unit{{State: "Active"}}}}}
 	if c := conditionsOf(&part, policy.GroupSucceeded, policy.NoUnitReason); c[0].Message != "the units that success names have succeeded" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestShapeInWords: what a group's shape declares, beside the numbers of its parts, is said in words.
+func TestShapeInWords(t *testing.T) {
+	t.Parallel()
+	p := Part{
+		Name: "workers", Replicas: 2, Members: 8, MinMembers: 7, After: []string{"data", "keys"}, AfterReady: []string{"driver"}, Parallelism: 1,
+		SuccessRules: []audit.SuccessRule{{Indexes: "0,3-7", Count: 2}},
+	}
+	want := []string{
+		"held until every unit of data, keys has succeeded", "held until every unit of driver is ready", "at most 1 member of a unit at a time",
+		"a unit succeeds with 7 of 8 members", "a unit succeeds with 2 of the indexes 0,3-7",
+	}
+	if got := p.Rules(); !slices.Equal(got, want) {
+		t.Errorf("Rules() = %q, want %q", got, want)
+	}
+	for _, p := range []Part{{Name: "open"}, {Replicas: 1, Members: 3, MinMembers: 3}} {
+		if got := p.Rules(); got != nil {
+			t.Errorf("Rules() of %+v = %q, want none", p, got)
+		}
+	}
+	for want, s := range map[string]*audit.Success{
+		"":                                   nil,
+		"one unit of any part has succeeded": {Operator: "Any"},
+		"every unit of a, b has succeeded":   {Operator: "All", Parts: []string{"a", "b"}},
+		"one unit of workers has succeeded":  {Operator: "Any", Parts: []string{"workers"}},
+	} {
+		if got := (&Group{Success: s}).SuccessRule(); got != want {
+			t.Errorf("SuccessRule() of %+v = %q, want %q", s, got, want)
+		}
 	}
 }

@@ -33,6 +33,8 @@ type Group struct {
 	Newer           string      `json:"newer,omitempty"` // the newest group that follows one of this name; only of a single group
 	Conditions      []Condition `json:"conditions"`      // as of a JobSet
 	Parts           []Part      `json:"parts"`
+
+	Success *audit.Success `json:"success,omitempty"`
 }
 
 // Part is a part of a group.
@@ -42,6 +44,47 @@ type Part struct {
 	Members    uint32 `json:"members,omitempty"`
 	MinMembers uint32 `json:"minMembers,omitempty"`
 	Units      []Unit `json:"units"`
+
+	After        []string            `json:"after,omitempty"`
+	AfterReady   []string            `json:"afterReady,omitempty"`
+	Parallelism  uint32              `json:"parallelism,omitempty"`
+	SuccessRules []audit.SuccessRule `json:"successRules,omitempty"`
+}
+
+// Rules says in words what else the part declares: which parts come first, and when its units succeed.
+func (p *Part) Rules() (all []string) {
+	if len(p.After) > 0 {
+		all = append(all, "held until every unit of "+strings.Join(p.After, ", ")+" has succeeded")
+	}
+	if len(p.AfterReady) > 0 {
+		all = append(all, "held until every unit of "+strings.Join(p.AfterReady, ", ")+" is ready")
+	}
+	if p.Parallelism > 0 {
+		all = append(all, fmt.Sprintf("at most %s of a unit at a time", plural.Of(uint64(p.Parallelism), "member")))
+	}
+	if p.MinMembers < p.Members {
+		all = append(all, fmt.Sprintf("a unit succeeds with %d of %s", p.MinMembers, plural.Of(uint64(p.Members), "member")))
+	}
+	for _, r := range p.SuccessRules {
+		all = append(all, fmt.Sprintf("a unit succeeds with %d of the indexes %s", r.Count, r.Indexes))
+	}
+	return all
+}
+
+// SuccessRule says in words when the group succeeds; "": when all units of all parts have.
+func (g *Group) SuccessRule() string {
+	s := g.Success
+	if s == nil {
+		return ""
+	}
+	which := "every unit"
+	if s.Operator == "Any" {
+		which = "one unit"
+	}
+	if len(s.Parts) == 0 {
+		return which + " of any part has succeeded"
+	}
+	return which + " of " + strings.Join(s.Parts, ", ") + " has succeeded"
 }
 
 // Unit is a replica of a part. Active members are neither held nor over; of the terminating ones, a run that was told to
@@ -77,9 +120,13 @@ func groupOf(q jobdb.Queries, g *jobdb.Group) (Group, error) {
 		out.MaxRestarts = &g.MaxRestarts
 	}
 	for i := range g.Shape.Parts {
-		p := &g.Shape.Parts[i]
-		out.Parts = append(out.Parts, Part{Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Units: []Unit{}})
+		p := audit.PartOf(&g.Shape, i)
+		out.Parts = append(out.Parts, Part{
+			Name: p.Name, Replicas: p.Replicas, Members: p.Members, MinMembers: p.MinMembers, Units: []Unit{},
+			After: p.After, AfterReady: p.AfterReady, Parallelism: p.Parallelism, SuccessRules: p.SuccessRules,
+		})
 	}
+	out.Success = audit.SuccessOf(&g.Shape)
 	members := map[[2]any][]*jobdb.Job{}
 	err := q.Members(g, func(j *jobdb.Job) error {
 		key := [2]any{j.Member.Part, j.Member.Replica}

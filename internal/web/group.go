@@ -67,6 +67,9 @@ func (s *Site) group(p *page) error {
 		{"Restarts", restarts(&found), ""},
 		{"Partition", fmt.Sprint(found.Partition), ""},
 	}
+	if s := found.SuccessRule(); s != "" {
+		shown.Facts = append(shown.Facts, fact{"Succeeds when", s, ""})
+	}
 	if found.Reason != "" {
 		shown.Facts = append(shown.Facts, fact{"Reason", found.Reason, ""})
 	}

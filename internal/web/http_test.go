@@ -506,3 +506,15 @@ func TestGone(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupShape: the page of a group says what its shape declares.
+func TestGroupShape(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	_, body := ask(t, "GET", d.url+"/group?"+url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode(), "")
+	for _, want := range []string{"one unit of any part has succeeded", " is ready</p>", "a unit succeeds with 2 of the indexes 0,3-7"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}

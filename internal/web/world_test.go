@@ -139,7 +139,7 @@ func planted(seq uint64, first, n int) *jobdb.Changes {
 	base := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	group := jobdb.Group{
 		Partition: hostilePartition, Queue: "q" + hostile, JobSet: long, Name: "g" + hostile, Binding: 1, Policy: hostile, Rule: hostile, State: policy.GroupActive,
-		Shape: policy.Shape{Parts: []policy.ShapePart{{Name: hostile, Replicas: 1, Members: 100, MinMembers: 100}}},
+		Shape: policy.Shape{Parts: []policy.ShapePart{{Name: hostile, Replicas: 1, Members: 100, MinMembers: 100, AfterReady: []uint32{0}, SuccessRules: []policy.SuccessRule{{Indexes: policy.ParseIndexes("0,3-7"), Count: 2}}}}, Success: policy.Success{Any: true}},
 	}
 	group.ID = jobdb.GroupID(group.Queue, group.JobSet, group.Name)
 	if first == 0 {

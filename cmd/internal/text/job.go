@@ -250,6 +250,14 @@ func Group(w io.Writer, g *query.Group) error {
 		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", query.OneLine(g.Newer))
 	}
 	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, Restarts(g), plural.Of(uint64(g.Restarts), "restart"))
+	if s := g.SuccessRule(); s != "" {
+		fmt.Fprintf(w, "  succeeds when %s\n", query.OneLine(s))
+	}
+	for i := range g.Parts {
+		if rules := g.Parts[i].Rules(); len(rules) > 0 {
+			fmt.Fprintf(w, "  part %s: %s\n", query.OneLine(g.Parts[i].Name), query.OneLine(strings.Join(rules, "; ")))
+		}
+	}
 	t := show.NewTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
 	for _, p := range g.Parts {
 		for _, u := range p.Units {

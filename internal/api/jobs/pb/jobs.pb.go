@@ -4101,6 +4101,7 @@ type Other struct {
 	Sha256        *string                `protobuf:"bytes,26,opt,name=sha256,proto3,oneof" json:"sha256,omitempty"`
 	Length        *uint64                `protobuf:"varint,27,opt,name=length,proto3,oneof" json:"length,omitempty"`
 	Superseded    *bool                  `protobuf:"varint,28,opt,name=superseded,proto3,oneof" json:"superseded,omitempty"`
+	Success       *Success               `protobuf:"bytes,29,opt,name=success,proto3,oneof" json:"success,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4331,6 +4332,13 @@ func (x *Other) GetSuperseded() bool {
 	return false
 }
 
+func (x *Other) GetSuccess() *Success {
+	if x != nil {
+		return x.Success
+	}
+	return nil
+}
+
 type ShapePart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4339,6 +4347,8 @@ type ShapePart struct {
 	MinMembers    uint32                 `protobuf:"varint,4,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	After         []string               `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
 	Parallelism   *uint32                `protobuf:"varint,6,opt,name=parallelism,proto3,oneof" json:"parallelism,omitempty"`
+	AfterReady    []string               `protobuf:"bytes,7,rep,name=after_ready,json=afterReady,proto3" json:"after_ready,omitempty"`
+	SuccessRules  []*SuccessRule         `protobuf:"bytes,8,rep,name=success_rules,json=successRules,proto3" json:"success_rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4415,6 +4425,125 @@ func (x *ShapePart) GetParallelism() uint32 {
 	return 0
 }
 
+func (x *ShapePart) GetAfterReady() []string {
+	if x != nil {
+		return x.AfterReady
+	}
+	return nil
+}
+
+func (x *ShapePart) GetSuccessRules() []*SuccessRule {
+	if x != nil {
+		return x.SuccessRules
+	}
+	return nil
+}
+
+type SuccessRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Indexes       string                 `protobuf:"bytes,1,opt,name=indexes,proto3" json:"indexes,omitempty"` // such as 0,3-7
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuccessRule) Reset() {
+	*x = SuccessRule{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuccessRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuccessRule) ProtoMessage() {}
+
+func (x *SuccessRule) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
+func (*SuccessRule) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SuccessRule) GetIndexes() string {
+	if x != nil {
+		return x.Indexes
+	}
+	return ""
+}
+
+func (x *SuccessRule) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Success is when a group has succeeded, if not when all units of all parts have.
+type Success struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"` // All or Any
+	Parts         []string               `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`       // none: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Success) Reset() {
+	*x = Success{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Success) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Success) ProtoMessage() {}
+
+func (x *Success) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Success.ProtoReflect.Descriptor instead.
+func (*Success) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *Success) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Success) GetParts() []string {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 type Group struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Queue           string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -4432,14 +4561,15 @@ type Group struct {
 	Conditions      []*Condition           `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	Parts           []*Part                `protobuf:"bytes,14,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The newest group that follows one of this name, each after the one before has ended; only of a single group.
-	Newer         *string `protobuf:"bytes,15,opt,name=newer,proto3,oneof" json:"newer,omitempty"`
+	Newer         *string  `protobuf:"bytes,15,opt,name=newer,proto3,oneof" json:"newer,omitempty"`
+	Success       *Success `protobuf:"bytes,16,opt,name=success,proto3,oneof" json:"success,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4581,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4594,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Group) GetQueue() string {
@@ -4572,6 +4702,13 @@ func (x *Group) GetNewer() string {
 	return ""
 }
 
+func (x *Group) GetSuccess() *Success {
+	if x != nil {
+		return x.Success
+	}
+	return nil
+}
+
 type Condition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -4584,7 +4721,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4596,7 +4733,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4609,7 +4746,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Condition) GetType() string {
@@ -4647,13 +4784,17 @@ type Part struct {
 	Members       *uint32                `protobuf:"varint,3,opt,name=members,proto3,oneof" json:"members,omitempty"`
 	MinMembers    *uint32                `protobuf:"varint,4,opt,name=min_members,json=minMembers,proto3,oneof" json:"min_members,omitempty"`
 	Units         []*Unit                `protobuf:"bytes,5,rep,name=units,proto3" json:"units,omitempty"`
+	After         []string               `protobuf:"bytes,6,rep,name=after,proto3" json:"after,omitempty"`
+	AfterReady    []string               `protobuf:"bytes,7,rep,name=after_ready,json=afterReady,proto3" json:"after_ready,omitempty"`
+	Parallelism   *uint32                `protobuf:"varint,8,opt,name=parallelism,proto3,oneof" json:"parallelism,omitempty"`
+	SuccessRules  []*SuccessRule         `protobuf:"bytes,9,rep,name=success_rules,json=successRules,proto3" json:"success_rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4806,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4819,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Part) GetName() string {
@@ -4716,6 +4857,34 @@ func (x *Part) GetUnits() []*Unit {
 	return nil
 }
 
+func (x *Part) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Part) GetAfterReady() []string {
+	if x != nil {
+		return x.AfterReady
+	}
+	return nil
+}
+
+func (x *Part) GetParallelism() uint32 {
+	if x != nil && x.Parallelism != nil {
+		return *x.Parallelism
+	}
+	return 0
+}
+
+func (x *Part) GetSuccessRules() []*SuccessRule {
+	if x != nil {
+		return x.SuccessRules
+	}
+	return nil
+}
+
 type Unit struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Replica          uint32                 `protobuf:"varint,1,opt,name=replica,proto3" json:"replica,omitempty"`
@@ -4740,7 +4909,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4752,7 +4921,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4765,7 +4934,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -4892,7 +5061,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5073,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5086,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Story) GetJob() *Job {
@@ -4978,7 +5147,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5159,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5172,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -5184,7 +5353,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5365,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5378,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -5335,7 +5504,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5516,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5529,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -5391,7 +5560,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5572,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5416,7 +5585,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -5474,7 +5643,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5655,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5668,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -5550,7 +5719,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5731,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5744,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LastChange) GetResource() string {
@@ -5627,7 +5796,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5639,7 +5808,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5821,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -5709,7 +5878,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5890,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5903,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -5776,7 +5945,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5788,7 +5957,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +5970,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Edit) GetKind() string {
@@ -5849,7 +6018,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +6030,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +6043,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -5999,7 +6168,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6180,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6193,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Tally) GetKey() string {
@@ -6051,7 +6220,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6232,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6245,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -6108,7 +6277,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6289,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6302,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Fate) GetJobId() string {
@@ -6199,7 +6368,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6211,7 +6380,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6224,7 +6393,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -6282,7 +6451,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +6463,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +6476,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Top) GetBy() string {
@@ -6364,7 +6533,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6376,7 +6545,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6389,7 +6558,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -6472,7 +6641,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6653,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6666,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StateCount) GetState() string {
@@ -6529,7 +6698,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +6710,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +6723,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -6616,7 +6785,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +6797,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +6810,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -6670,7 +6839,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +6851,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +6864,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -6737,7 +6906,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6749,7 +6918,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6762,7 +6931,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -6800,7 +6969,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +6981,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +6994,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -6886,7 +7055,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6898,7 +7067,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6911,7 +7080,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -6983,7 +7152,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6995,7 +7164,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7008,7 +7177,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -7063,7 +7232,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7075,7 +7244,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7088,7 +7257,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -7165,7 +7334,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7177,7 +7346,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7190,7 +7359,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -7228,7 +7397,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7240,7 +7409,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7253,7 +7422,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -7311,7 +7480,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7323,7 +7492,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7336,7 +7505,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -7855,7 +8024,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\bPosition\x12\x16\n" +
 	"\x06ledger\x18\x01 \x01(\x03R\x06ledger\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\x03R\x05entry\x12\x14\n" +
-	"\x05batch\x18\x03 \x01(\x05R\x05batch\"\x8e\t\n" +
+	"\x05batch\x18\x03 \x01(\x05R\x05batch\"\xd3\t\n" +
 	"\x05Other\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x125\n" +
@@ -7892,7 +8061,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06length\x18\x1b \x01(\x04H\x15R\x06length\x88\x01\x01\x12#\n" +
 	"\n" +
 	"superseded\x18\x1c \x01(\bH\x16R\n" +
-	"superseded\x88\x01\x01B\t\n" +
+	"superseded\x88\x01\x01\x127\n" +
+	"\asuccess\x18\x1d \x01(\v2\x18.refloat.jobs.v1.SuccessH\x17R\asuccess\x88\x01\x01B\t\n" +
 	"\a_reasonB\b\n" +
 	"\x06_queueB\n" +
 	"\n" +
@@ -7917,7 +8087,9 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x06_eventB\t\n" +
 	"\a_sha256B\t\n" +
 	"\a_lengthB\r\n" +
-	"\v_superseded\"\xc3\x01\n" +
+	"\v_supersededB\n" +
+	"\n" +
+	"\b_success\"\xa7\x02\n" +
 	"\tShapePart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x18\n" +
@@ -7925,8 +8097,17 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\vmin_members\x18\x04 \x01(\rR\n" +
 	"minMembers\x12\x14\n" +
 	"\x05after\x18\x05 \x03(\tR\x05after\x12%\n" +
-	"\vparallelism\x18\x06 \x01(\rH\x00R\vparallelism\x88\x01\x01B\x0e\n" +
-	"\f_parallelism\"\x80\x04\n" +
+	"\vparallelism\x18\x06 \x01(\rH\x00R\vparallelism\x88\x01\x01\x12\x1f\n" +
+	"\vafter_ready\x18\a \x03(\tR\n" +
+	"afterReady\x12A\n" +
+	"\rsuccess_rules\x18\b \x03(\v2\x1c.refloat.jobs.v1.SuccessRuleR\fsuccessRulesB\x0e\n" +
+	"\f_parallelism\"=\n" +
+	"\vSuccessRule\x12\x18\n" +
+	"\aindexes\x18\x01 \x01(\tR\aindexes\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\";\n" +
+	"\aSuccess\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
+	"\x05parts\x18\x02 \x03(\tR\x05parts\"\xc5\x04\n" +
 	"\x05Group\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -7947,26 +8128,35 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"conditions\x18\r \x03(\v2\x1a.refloat.jobs.v1.ConditionR\n" +
 	"conditions\x12+\n" +
 	"\x05parts\x18\x0e \x03(\v2\x15.refloat.jobs.v1.PartR\x05parts\x12\x19\n" +
-	"\x05newer\x18\x0f \x01(\tH\x02R\x05newer\x88\x01\x01B\a\n" +
+	"\x05newer\x18\x0f \x01(\tH\x02R\x05newer\x88\x01\x01\x127\n" +
+	"\asuccess\x18\x10 \x01(\v2\x18.refloat.jobs.v1.SuccessH\x03R\asuccess\x88\x01\x01B\a\n" +
 	"\x05_ruleB\x0f\n" +
 	"\r_max_restartsB\b\n" +
-	"\x06_newer\"i\n" +
+	"\x06_newerB\n" +
+	"\n" +
+	"\b_success\"i\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xd6\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x87\x03\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\breplicas\x18\x02 \x01(\rH\x00R\breplicas\x88\x01\x01\x12\x1d\n" +
 	"\amembers\x18\x03 \x01(\rH\x01R\amembers\x88\x01\x01\x12$\n" +
 	"\vmin_members\x18\x04 \x01(\rH\x02R\n" +
 	"minMembers\x88\x01\x01\x12+\n" +
-	"\x05units\x18\x05 \x03(\v2\x15.refloat.jobs.v1.UnitR\x05unitsB\v\n" +
+	"\x05units\x18\x05 \x03(\v2\x15.refloat.jobs.v1.UnitR\x05units\x12\x14\n" +
+	"\x05after\x18\x06 \x03(\tR\x05after\x12\x1f\n" +
+	"\vafter_ready\x18\a \x03(\tR\n" +
+	"afterReady\x12%\n" +
+	"\vparallelism\x18\b \x01(\rH\x03R\vparallelism\x88\x01\x01\x12A\n" +
+	"\rsuccess_rules\x18\t \x03(\v2\x1c.refloat.jobs.v1.SuccessRuleR\fsuccessRulesB\v\n" +
 	"\t_replicasB\n" +
 	"\n" +
 	"\b_membersB\x0e\n" +
-	"\f_min_members\"\x89\x04\n" +
+	"\f_min_membersB\x0e\n" +
+	"\f_parallelism\"\x89\x04\n" +
 	"\x04Unit\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\rR\areplica\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1b\n" +
@@ -8315,7 +8505,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -8365,59 +8555,61 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*Position)(nil),                // 45: refloat.jobs.v1.Position
 	(*Other)(nil),                   // 46: refloat.jobs.v1.Other
 	(*ShapePart)(nil),               // 47: refloat.jobs.v1.ShapePart
-	(*Group)(nil),                   // 48: refloat.jobs.v1.Group
-	(*Condition)(nil),               // 49: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 50: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 51: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 52: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 53: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 54: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 55: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 56: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 57: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 58: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 59: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 60: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 61: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 62: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 63: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 64: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 65: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 66: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 67: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 68: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 69: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 70: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 71: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 72: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 73: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 74: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 75: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 76: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 77: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 78: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 79: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 80: refloat.jobs.v1.ShadowSummary
-	nil,                             // 81: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 82: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 83: google.protobuf.Struct
+	(*SuccessRule)(nil),             // 48: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 49: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 50: refloat.jobs.v1.Group
+	(*Condition)(nil),               // 51: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 52: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 53: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 54: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 55: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 56: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 57: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 58: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 59: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 60: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 61: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 62: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 63: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 64: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 65: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 66: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 67: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 68: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 69: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 70: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 71: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 72: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 73: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 74: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 75: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 76: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 77: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 78: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 79: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 80: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 81: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 82: refloat.jobs.v1.ShadowSummary
+	nil,                             // 83: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 84: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 85: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	40, // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
 	43, // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
 	44, // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	48, // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	50, // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
 	40, // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	52, // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	54, // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17, // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	48, // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	50, // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
 	44, // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
 	46, // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	67, // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	73, // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	69, // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	75, // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
 	26, // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
 	26, // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	83, // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	85, // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
 	28, // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
 	31, // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
 	32, // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
@@ -8427,94 +8619,98 @@ var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	31, // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
 	34, // 22: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
 	34, // 23: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	81, // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	83, // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	83, // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	85, // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
 	39, // 26: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
 	41, // 27: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
 	42, // 28: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
 	45, // 29: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
 	45, // 30: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
 	47, // 31: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	49, // 32: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	50, // 33: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	51, // 34: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	49, // 35: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	40, // 36: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	53, // 37: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	55, // 38: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	44, // 39: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	44, // 40: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	40, // 41: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	56, // 42: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	57, // 43: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	58, // 44: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	55, // 45: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	60, // 46: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	61, // 47: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	63, // 48: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	63, // 49: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	63, // 50: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	64, // 51: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	64, // 52: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	66, // 53: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	65, // 54: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	58, // 55: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	69, // 56: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	70, // 57: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	71, // 58: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	71, // 59: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	72, // 60: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	74, // 61: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	79, // 62: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	80, // 63: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	75, // 64: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	76, // 65: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	77, // 66: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	77, // 67: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	78, // 68: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	82, // 69: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	44, // 70: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,  // 71: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,  // 72: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,  // 73: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,  // 74: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,  // 75: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10, // 76: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12, // 77: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13, // 78: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14, // 79: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15, // 80: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18, // 81: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19, // 82: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21, // 83: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22, // 84: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	25, // 85: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	35, // 86: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	37, // 87: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	24, // 88: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,  // 89: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,  // 90: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,  // 91: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,  // 92: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,  // 93: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11, // 94: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	54, // 95: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	59, // 96: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	48, // 97: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16, // 98: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	62, // 99: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20, // 100: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	68, // 101: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23, // 102: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	27, // 103: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	36, // 104: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	38, // 105: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	44, // 106: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	89, // [89:107] is the sub-list for method output_type
-	71, // [71:89] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	49, // 32: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	48, // 33: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	51, // 34: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	52, // 35: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	49, // 36: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	53, // 37: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	48, // 38: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	51, // 39: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	40, // 40: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	55, // 41: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	57, // 42: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	44, // 43: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	44, // 44: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	40, // 45: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	58, // 46: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	59, // 47: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	60, // 48: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	57, // 49: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	62, // 50: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	63, // 51: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	65, // 52: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	65, // 53: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	65, // 54: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	66, // 55: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	66, // 56: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	68, // 57: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	67, // 58: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	60, // 59: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	71, // 60: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	72, // 61: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	73, // 62: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	73, // 63: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	74, // 64: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	76, // 65: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	81, // 66: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	82, // 67: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	77, // 68: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	78, // 69: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	79, // 70: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	79, // 71: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	80, // 72: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	84, // 73: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	44, // 74: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,  // 75: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,  // 76: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,  // 77: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,  // 78: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,  // 79: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10, // 80: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12, // 81: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13, // 82: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14, // 83: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15, // 84: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18, // 85: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19, // 86: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	21, // 87: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	22, // 88: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	25, // 89: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	35, // 90: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	37, // 91: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	24, // 92: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,  // 93: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,  // 94: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,  // 95: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,  // 96: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,  // 97: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11, // 98: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	56, // 99: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	61, // 100: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	50, // 101: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16, // 102: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	64, // 103: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20, // 104: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	70, // 105: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	23, // 106: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	27, // 107: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	36, // 108: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	38, // 109: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	44, // 110: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	93, // [93:111] is the sub-list for method output_type
+	75, // [75:93] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -8536,29 +8732,29 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[79].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[76].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[81].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
