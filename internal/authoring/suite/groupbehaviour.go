@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 // behaviour is what a group policy does. Policies whose behaviours are equal cannot be told apart by a test in which
 // nothing is restarted or retried more than manyRetries times.
 type behaviour struct {
+	rest     policy.GroupDefinition // the fields that the others here do not say, as they are
 	parts    []partBehaviour
 	cells    map[cell][]answer
 	max      uint32
@@ -25,11 +25,10 @@ type behaviour struct {
 
 // partBehaviour is what follows from the settings of a part.
 type partBehaviour struct {
-	shape      policy.ShapePart // without After, and without what AfterReady adds nothing to
-	after      []bool           // by index of the part, also through others
+	rest       policy.PartDefinition // the fields that the others here do not say; AfterReady without what follows from After
+	after      []bool                // by index of the part, also through others
 	retryLimit uint32
 	count      bool // failed members against it
-	continues  bool
 	maxFailed  uint32
 	on         policy.RestartOn
 	limit      uint32
@@ -44,6 +43,7 @@ type cell struct {
 
 // answer is what a rule does in a cell. The rules of a cell end with the first one that needs no message.
 type answer struct {
+	rest      policy.GroupRule // the fields that the others here do not say
 	rule      string
 	pattern   string // of the message; "": any
 	action    policy.GroupAction
@@ -65,7 +65,9 @@ func reachable(limit *uint32, most uint64) uint32 {
 
 // behaviourOf returns what a group policy does among the policies of a set.
 func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
-	b := &behaviour{cells: map[cell][]answer{}, keep: g.Keep, blocking: g.Blocking, success: successOf(g)}
+	b := &behaviour{rest: g.GroupDefinition, cells: map[cell][]answer{}, keep: g.Keep, blocking: g.Blocking, success: successOf(g)}
+	b.rest.Name, b.rest.Digest, b.rest.MaxRestarts, b.rest.Backoff, b.rest.Keep, b.rest.Blocking = "", [32]byte{}, nil, policy.Backoff{}, false, false
+	b.rest.HasRules, b.rest.Rules, b.rest.Restarts, b.rest.Parts, b.rest.Success = false, nil, policy.UnitRestarts{}, nil, policy.Success{}
 	if g.MaxRestarts != nil {
 		b.max = *g.MaxRestarts
 	}
@@ -75,14 +77,14 @@ func behaviourOf(set *policyfile.Set, g *policy.GroupPolicy) *behaviour {
 	for i := range all {
 		p := partBehaviourOf(all, i, retries)
 		b.parts = append(b.parts, p)
-		members += uint64(p.shape.Replicas) * uint64(p.shape.Members)
+		members += uint64(p.rest.Replicas) * uint64(p.rest.Members)
 		restarts = restarts || p.limit > 0
 		if p.limit > manyRetries {
 			continue // the rules are not asked before
 		}
 		for reason := policy.PodFailurePolicy; reason <= policy.MemberCancelled; reason++ {
 			if p.failsBy(reason, failUnit) {
-				b.cells[cell{reason, p.shape.Name}] = b.answers(g, reason, p.shape.Name, reason != policy.MemberCancelled || retries > 0)
+				b.cells[cell{reason, p.rest.Name}] = b.answers(g, reason, p.rest.Name, reason != policy.MemberCancelled || retries > 0)
 			}
 		}
 	}
@@ -135,13 +137,13 @@ func abilities(set *policyfile.Set) (retries uint64, failUnit map[policy.UnitRea
 func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBehaviour {
 	p := &all[i]
 	b := partBehaviour{
-		shape: p.ShapePart, after: make([]bool, len(all)), continues: p.Continue,
+		rest: *p, after: make([]bool, len(all)),
 		retryLimit: reachable(p.RetryLimit, uint64(p.Members)*(retries+uint64(oneIf(p.CountFailed)))), maxFailed: reachable(p.MaxFailedMembers, uint64(p.Members)),
 	}
-	b.shape.After = nil
+	b.rest.After, b.rest.RetryLimit, b.rest.CountFailed, b.rest.MaxFailedMembers, b.rest.Restarts = nil, nil, false, nil, policy.UnitRestarts{}
 	b.count = p.CountFailed && p.Continue && b.retryLimit != noLimit
 	if p.Parallelism >= p.Members {
-		b.shape.Parallelism = 0
+		b.rest.Parallelism = 0
 	}
 	var visit func(k int)
 	visit = func(k int) {
@@ -153,9 +155,9 @@ func partBehaviourOf(all []policy.PartDefinition, i int, retries uint64) partBeh
 		}
 	}
 	visit(i)
-	b.shape.AfterReady = slices.DeleteFunc(slices.Clone(p.AfterReady), func(before uint32) bool { return b.after[before] })
-	if len(b.shape.AfterReady) == 0 {
-		b.shape.AfterReady = nil
+	b.rest.AfterReady = slices.DeleteFunc(slices.Clone(p.AfterReady), func(before uint32) bool { return b.after[before] })
+	if len(b.rest.AfterReady) == 0 {
+		b.rest.AfterReady = nil
 	}
 	if p.Restarts.On != policy.RestartNever && p.Restarts.Limit > 0 {
 		b.on, b.limit = p.Restarts.On, min(p.Restarts.Limit, manyRetries+1)
@@ -173,13 +175,13 @@ func (p *partBehaviour) failsBy(reason policy.UnitReason, failUnit map[policy.Un
 	}
 	switch reason {
 	case policy.UnitDeadlineExceeded:
-		return !p.continues
+		return !p.rest.Continue
 	case policy.BackoffLimitExceeded:
-		return !p.continues || p.retryLimit != noLimit
+		return !p.rest.Continue || p.retryLimit != noLimit
 	case policy.MaxFailedIndexesExceeded:
-		return p.continues && p.maxFailed != noLimit
+		return p.rest.Continue && p.maxFailed != noLimit
 	case policy.FailedIndexes:
-		return p.continues
+		return p.rest.Continue
 	case policy.MemberCancelled:
 		return true
 	case policy.NoUnitReason, policy.PodFailurePolicy, policy.ReachedMaxRestarts, policy.Exhausted:
@@ -211,7 +213,9 @@ func (b *behaviour) answers(g *policy.GroupPolicy, reason policy.UnitReason, par
 }
 
 func (b *behaviour) answer(r *policy.GroupRule, reason policy.UnitReason, pattern string) answer {
-	a := answer{rule: r.Name, pattern: pattern, action: r.Action, limit: noLimit}
+	a := answer{rest: *r, rule: r.Name, pattern: pattern, action: r.Action, limit: noLimit}
+	a.rest.Name, a.rest.Action, a.rest.Uncounted, a.rest.Limit = "", 0, false, nil
+	a.rest.OnReasons, a.rest.OnMessage, a.rest.Parts = nil, nil, nil
 	switch {
 	case !r.Action.Restarts():
 	case reason == policy.MemberCancelled:
@@ -270,5 +274,5 @@ func (b *behaviour) reachesDefault() bool {
 // equal reports whether no test can tell the policies apart.
 func (b *behaviour) equal(c *behaviour) bool {
 	return b.max == c.max && (b.keep == c.keep && b.blocking == c.blocking || !b.another && !c.another) && slices.Equal(b.delays, c.delays) &&
-		reflect.DeepEqual(b.parts, c.parts) && reflect.DeepEqual(b.success, c.success) && maps.EqualFunc(b.cells, c.cells, slices.Equal)
+		reflect.DeepEqual(b.parts, c.parts) && reflect.DeepEqual(b.success, c.success) && reflect.DeepEqual(b.cells, c.cells) && reflect.DeepEqual(b.rest, c.rest)
 }

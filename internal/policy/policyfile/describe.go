@@ -86,7 +86,7 @@ func describe(kind, path string, t reflect.Type, required bool) Field {
 
 // textOf finds the text of a field by the longest matching suffix of its path.
 func textOf(kind, path string) (fieldText, bool) {
-	texts := slices.Concat(fieldTexts[:], matcherTexts[:])
+	texts := slices.Concat(fieldTexts[:], groupTexts[:], matcherTexts[:])
 	for end := path; ; {
 		for _, at := range []string{kind + ":" + end, end} {
 			for _, text := range texts {

@@ -30,7 +30,7 @@ func TestFieldTexts(t *testing.T) {
 			t.Errorf("%s %s: type %q, default %q", f.Kind, f.Path, f.Type, f.Default)
 		}
 	}
-	for _, text := range fieldTexts {
+	for _, text := range slices.Concat(fieldTexts[:], groupTexts[:], matcherTexts[:]) {
 		if !used[text] {
 			t.Errorf("no field for the text of %q", text.at)
 		}

@@ -88,6 +88,47 @@ type successRuleSpec struct {
 	Count   *size   `file:"count"`
 }
 
+// groupTexts document the fields (fields.go).
+var groupTexts = [...]fieldText{
+	{"GroupPolicy:spec.maxRestarts", "0", "0 to 1000000", "How many restarts by rules a group gets in total. A rule that would restart more fails the group instead. Restarts by rules with countsTowardsMax: false, by restarts and by members' own policies do not count."},
+	{"restartStrategy", "Recreate", "Recreate or BlockingRecreate", "When the members of one restart start again. Recreate: each as soon as it can, so that one whose run has ended does not wait for those that must stop first. BlockingRecreate: all at the time of the last one. Effective from version 4 of the semantics on."},
+	{"GroupPolicy:spec.backoff", "0s, 10m, 2, 0", "", "The delay of restarts by rules: the smaller of initialDelay × multiplier^(n−1) and maxDelay for the n-th restart, plus jitter."},
+	{"completed", "Rerun", "Rerun or Keep", "Whether a restart by rules runs members again that succeeded. Keep leaves them out: a gang that succeeded stays as it is, and one that did not runs again as a whole."},
+	{"GroupPolicy:spec.rules", "FailGroup if maxRestarts is unset too, else RestartGroup", "at most 1000", "The rules that decide when a unit has failed and its own restarts are used up; the first match decides. If no rule matches, also in an empty list, the action is RestartGroup."},
+	{"GroupPolicy:spec.rules.name", "", "1 to 63 of a-z, 0-9 and -, not restarts", "The name of the rule, which decisions show and under which its limit is counted."},
+	{"GroupPolicy:spec.rules.action", "", "FailGroup, RestartGroup, RestartPart, RestartUnit, Leave or Halt", "What happens when the rule matches. FailGroup: the group ends as failed. RestartGroup, RestartPart, RestartUnit: all members of the group, of the part or of the unit run again. Leave: the unit stays failed and its members are stopped; the rest goes on. Halt: as Leave, and nothing that is held is started any more."},
+	{"countsTowardsMax", "true", "", "Whether a restart by the rule counts towards maxRestarts. If not, maxRestarts does not stop it either."},
+	{"GroupPolicy:spec.rules.limit", "no limit of its own", "0 to 1000000", "How many restarts the rule grants to one group. A restart beyond it fails the group instead, with reason ReachedMaxRestarts."},
+	{"onReasons", "any", "no value twice", "Matches if the unit failed for one of these reasons: PodFailurePolicy (a member's policy said FailUnit, without another unitReason), DeadlineExceeded, BackoffLimitExceeded (a member failed for good, or retryLimit is used up), MaxFailedIndexesExceeded and FailedIndexes (with onMemberFailure: Continue), MemberCancelled."},
+	{"onMessage", "any", "", "Matches by the message of the failure that failed the unit: a container's termination message, else the pod's error. It never matches a unit that ended without a failed run."},
+	{"onMessage.pattern", "", "RE2; at most 4096 bytes, 5000 nodes with repetitions expanded, and 50000 nodes in one policy", "The regular expression. It matches anywhere in the message, unless it is anchored by ^ or $. Write it in single quotes."},
+	{"GroupPolicy:spec.rules.parts", "any", "declared parts, no name twice", "Matches if the unit belongs to one of these parts."},
+	{"unit", "no restarts", "", "The defaults of units in all parts."},
+	{"unit.restarts", "none", "", "How a unit of any part restarts by itself, before rules are asked; a part's own restarts take its place as a whole."},
+	{"parts.restarts", "unit.restarts", "", "How a unit of the part restarts by itself, before rules are asked, in place of unit.restarts."},
+	{"restarts.on", "OnFailure", "OnFailure, Always or Never", "After which ends the unit restarts: OnFailure when it failed, Always also when it succeeded (all its members run again), Never not at all."},
+	{"restarts.limit", "0", "0 to 1000000", "How many times each unit restarts by itself. Nothing starts this count anew."},
+	{"restarts.backoff", "0s, 10m, 2, 0", "", "The delay of restarts of the unit by itself: the smaller of initialDelay × multiplier^(n−1) and maxDelay for its n-th one, plus jitter."},
+	{"parts", "one part, main, of any size", "at most 1000, with at most 50000 members in total", "The parts of the group. Without parts, the group ends when all its known members are over and the horizon has passed."},
+	{"parts.name", "", "1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends; no name twice", "The name of the part, which jobs give in their annotation refloat.github.io/part (default main)."},
+	{"replicas", "1", "1 to 50000", "How many units the part has. Jobs give the number of theirs, from 0, in their annotation refloat.github.io/replica."},
+	{"members", "1", "1 to 50000", "How many members each unit has. Jobs give their index, from 0, in their annotation refloat.github.io/index."},
+	{"minMembers", "members", "1 to members", "How many members must succeed for a unit to succeed. Its other members are then stopped."},
+	{"afterReady", "held for no part", "declared parts, no name twice, no cycle", "The parts that run first: members are held until every unit of these parts is ready. A unit is ready when all of its members run or have succeeded (as many as parallelism lets run at once), and when it has succeeded. A member runs when its pod is reported as running; probes are not known here. Effective from version 4 of the semantics on."},
+	{"successRules", "minMembers decides", "", "When a unit succeeds before minMembers have: the first rule that holds is enough, and its other members are then stopped (successPolicy of a Kubernetes Job). Effective from version 4 of the semantics on."},
+	{"successRules.indexes", "", "below members; ascending, such as 0,3-7", "The members that the rule is about, by index."},
+	{"successRules.count", "all of indexes", "1 to the number of indexes", "How many of these members must succeed."},
+	{"success", "when all units of all parts have succeeded", "not without parts", "When the group succeeds. The members that are not over are then stopped (successPolicy of a JobSet). Effective from version 4 of the semantics on."},
+	{"success.operator", "All", "All or Any", "All: when every unit of the parts has succeeded. Any: when one unit of them has."},
+	{"success.parts", "all parts", "declared parts, no name twice", "The parts that count."},
+	{"after", "held for no part", "declared parts, no name twice, no cycle", "The parts that come first: members are held until every unit of these parts has succeeded."},
+	{"parallelism", "all members", "1 to 50000", "How many members of a unit may be started and not over at the same time; the others are held. It must not be below the size of a gang."},
+	{"parts.retryLimit", "no limit", "0 to 1000000", "How many retries all members of a unit get together, beside the limits of their own policies (backoffLimit of a Kubernetes Job). When it is used up, the next failure fails the unit."},
+	{"countFailed", "false", "only with retryLimit", "Whether members that failed for good count against retryLimit too, as all failed pods do against backoffLimit of a Kubernetes Job. It makes a difference with onMemberFailure: Continue."},
+	{"onMemberFailure", "FailUnit", "FailUnit or Continue", "What happens to a unit when one of its members failed for good. FailUnit: it fails. Continue: it goes on (backoffLimitPerIndex of a Kubernetes Job)."},
+	{"maxFailedMembers", "no limit", "0 to 1000000; only with onMemberFailure: Continue", "How many members of a unit may fail for good. With one more, the unit fails."},
+}
+
 // indexes is a set of indexes of members.
 type indexes struct{ set policy.Indexes }
 

@@ -8,19 +8,30 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/refloat/refloat/internal/test/matchertest"
+	"github.com/refloat/refloat/internal/test/fieldtest"
 )
 
-// TestPropertiesDrawEveryMatcher: the policies that properties are checked with have every field of MatcherFields.
+// TestPropertiesDrawEveryMatcher: the policies that properties are checked with have every field of MatcherFields, and of
+// group policies.
 func TestPropertiesDrawEveryMatcher(t *testing.T) {
 	t.Parallel()
 	var drawn []string
-	for seed := range 100 {
+	for seed := range 200 {
 		for _, f := range rapid.Custom(drawSet).Example(seed) {
 			drawn = append(drawn, string(f.Data))
 		}
 	}
-	matchertest.Require(t, MatcherFields(), drawn...)
+	fieldtest.Matchers(t, MatcherFields(), drawn...)
+	fieldtest.Groups(t, groupPaths(), drawn...)
+}
+
+func groupPaths() (paths []string) {
+	for _, f := range Fields() {
+		if f.Kind == KindGroup && f.Path != "" {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
 }
 
 // TestScenariosHaveEveryMatcher asks the same of the scenarios of semantics.md.
@@ -40,5 +51,5 @@ func TestScenariosHaveEveryMatcher(t *testing.T) {
 			policies = append(policies, string(found[1]))
 		}
 	}
-	matchertest.Require(t, MatcherFields(), policies...)
+	fieldtest.Matchers(t, MatcherFields(), policies...)
 }

@@ -92,7 +92,8 @@ func drawGroup(t *rapid.T, i int) string {
 	}
 	flow := func(fields []string) string { return "{" + strings.Join(fields, ", ") + "}" }
 	backoff := func() string {
-		return "backoff: " + flow(maybe(maybe(nil, number("jitter", 0, 1)), one("initialDelay", "0s", "1s", "1m")+", "+one("type", "Constant", "Exponential")))
+		growth := rapid.SampledFrom([]string{"type: Constant", "type: Exponential", "multiplier: 1.5"}).Draw(t, "growth")
+		return "backoff: " + flow(maybe(maybe(maybe(nil, number("jitter", 0, 1)), one("initialDelay", "0s", "1s", "1m")+", "+growth), one("maxDelay", "2s", "10m")))
 	}
 	restarts := func() string {
 		return "restarts: " + flow(maybe(maybe(maybe(nil, number("limit", 0, 3)), one("on", "OnFailure", "Always", "Never")), backoff()))
