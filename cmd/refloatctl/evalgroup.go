@@ -59,33 +59,19 @@ func (u *unitFlags) check(cmd *cobra.Command, verify string) error {
 		}
 	}
 	if _, ok := policy.ParseUnitReason(u.reason); !ok && u.reason != "" {
-		return usageError{suggest.Unknown("--unit-reason", u.reason, unitReasons()...)}
+		return usageError{suggest.Unknown("--unit-reason", u.reason, suite.UnitReasons()...)}
 	}
 	if u.succeeded && u.reason != "" {
 		return usageError{errors.New("--unit-succeeded: a unit that succeeded has no --unit-reason")}
 	}
 	if _, ok := policy.ParseGroupAction(verify); !ok && verify != "" && verify != noAction {
-		return usageError{suggest.Unknown("--verify", verify, append(groupActions(), noAction)...)}
+		return usageError{suggest.Unknown("--verify", verify, append(suite.GroupActions(), noAction)...)}
 	}
 	return nil
 }
 
 // noAction is what --verify calls that nothing follows from the success of a unit.
 const noAction = "None"
-
-func unitReasons() (names []string) {
-	for r := policy.PodFailurePolicy; r <= policy.MemberCancelled; r++ {
-		names = append(names, r.String())
-	}
-	return names
-}
-
-func groupActions() (names []string) {
-	for a := policy.FailGroup; a <= policy.Halt; a++ {
-		names = append(names, a.String())
-	}
-	return names
-}
 
 // evalUnit decides about one hypothetical unit that failed.
 func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *policyfile.Set, queue string) error {

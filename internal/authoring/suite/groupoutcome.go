@@ -166,11 +166,11 @@ func acceptsGroup(field, written string) (message, fix string) {
 	switch field {
 	case "unitReason":
 		if _, ok := policy.ParseUnitReason(written); !ok && written != none {
-			return oneOf(written, unitReasons()...), "use none or a reason such as BackoffLimitExceeded"
+			return oneOf(written, UnitReasons()...), "use none or a reason such as BackoffLimitExceeded"
 		}
 	case "groupAction":
 		if _, ok := policy.ParseGroupAction(written); !ok && written != none {
-			return oneOf(written, groupActions()...), "use none, FailGroup, RestartGroup, RestartPart, RestartUnit, Leave or Halt"
+			return oneOf(written, GroupActions()...), "use none, FailGroup, RestartGroup, RestartPart, RestartUnit, Leave or Halt"
 		}
 	case "restarts":
 		used, most, both := strings.Cut(written, "/")
@@ -183,7 +183,7 @@ func acceptsGroup(field, written string) (message, fix string) {
 		return oneOf(written, "Active", "Succeeded", "Failed", "Halted"), "use Active, Succeeded, Failed or Halted"
 	case "groupReason":
 		if _, ok := policy.ParseUnitReason(written); !ok && written != none {
-			known := append(unitReasons(), policy.ReachedMaxRestarts.String(), policy.Exhausted.String())
+			known := append(UnitReasons(), policy.ReachedMaxRestarts.String(), policy.Exhausted.String())
 			return oneOf(written, known...), "use none or a reason such as ReachedMaxRestarts"
 		}
 	}
@@ -201,7 +201,8 @@ func checkUnit(field, written string) (message, fix string) {
 	return "", ""
 }
 
-func unitReasons() []string {
+// UnitReasons lists the reasons for which units fail.
+func UnitReasons() []string {
 	var all []string
 	for r := policy.PodFailurePolicy; r <= policy.MemberCancelled; r++ {
 		all = append(all, r.String())
@@ -209,7 +210,8 @@ func unitReasons() []string {
 	return all
 }
 
-func groupActions() []string {
+// GroupActions lists what can happen to a group when a unit has failed.
+func GroupActions() []string {
 	var all []string
 	for a := policy.FailGroup; a <= policy.Halt; a++ {
 		all = append(all, a.String())
