@@ -213,23 +213,31 @@ func TestPgBouncer(t *testing.T) {
 	}
 	t.Log(err)
 
-	// What is committed must be durable, whichever session of the server a transaction gets.
+	// What is committed must be durable, whichever session of the server a transaction gets: here another one than its
+	// connection began with, which somebody else holds.
+	address = server.Bounce(t, bouncer)
 	db, err := postgres.Open(t.Context(), through("default_query_exec_mode", "exec"), postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for partition := range 3 {
-		tx, err := db.Begin(t.Context(), partition)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback() }() // at the end: they are open at the same time
-		var durable, wait string
-		err = tx.(*postgres.Tx).Conn().QueryRow(t.Context(), "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')").Scan(&durable, &wait)
-		if err != nil || durable != "on" || wait != "5s" {
-			t.Errorf("transaction %d has synchronous_commit %q and lock_timeout %q, %v", partition, durable, wait, err)
-		}
+	other, err := pgx.Connect(t.Context(), through("default_query_exec_mode", "exec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	if _, err := other.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	var durable, wait string
+	err = tx.(*postgres.Tx).Conn().QueryRow(t.Context(), "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')").Scan(&durable, &wait)
+	if err != nil || durable != "on" || wait != "5s" {
+		t.Errorf("the transaction has synchronous_commit %q and lock_timeout %q, %v", durable, wait, err)
 	}
 }
 
