@@ -61,7 +61,7 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
 
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
@@ -113,7 +113,7 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 crash-restarts: ## kill -9 an ingester at each statement, or each KILL_EVERY-th, while it writes restarts of a group and a gang to PostgreSQL
 	KILL_EVERY=$(or $(KILL_EVERY),1) REQUIRE_INTEGRATION=1 go test -vet=off -count=1 -v -timeout=1h -run='^TestKilledInRestart$$' ./internal/test/e2e
 
-.PHONY: e2e e2e-armada chaos
+.PHONY: e2e e2e-armada chaos secure
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
@@ -122,6 +122,10 @@ e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armad
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
+
+SECURITY := TestDenied|TestVerifyFull|TestFailOver|TestFailOverBehind|TestStatementTimeout|TestPgBouncer|TestGrants|TestS3Server
+secure: ## try TLS, credentials, permissions, fail-over and poolers on a real Pulsar, PostgreSQL and S3 server; SECURE=permissions, secrets or rotation selects one of Pulsar
+	SECURE=$(or $(SECURE),1) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=1h -run='^($(SECURITY))$$' ./internal/test/e2e ./internal/app ./internal/checkpoint/storage
 
 .PHONY: up down
 up: ## start a whole deployment with Docker Compose: Pulsar, two of each program, Prometheus, Grafana

@@ -160,10 +160,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 			return
 		}
 		value := " " + quoted(flag.Value.String())
-		switch {
-		case flag.Name == "pulsar-token":
-			value = " …"
-		case flag.Value.Type() == "bool":
+		if flag.Value.Type() == "bool" {
 			value = ""
 		}
 		flags = append(flags, "--"+flag.Name+value)

@@ -32,7 +32,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"help of topics", "topics create --help", exitFine, "--accept-partitions N"},
 		{"help of record", "record --help", exitFine, "Examples:"},
 		{"help of feed", "feed --help", exitFine, "Examples:"},
-		{"print config", "doctor --print-config --pulsar-token s3cret", exitFine, "# pulsar-token: (secret) # flag"},
+		{"a token that others see", "doctor --print-config --pulsar-token s3cret", exitUsage, "--pulsar-token: other users of this machine can see the command line: set REFLOAT_PULSAR_TOKEN"},
 
 		{"doctor of nothing", "doctor", exitUsage, "--pulsar URL is required"},
 		{"doctor without admin", "doctor" + at, exitUsage, "--pulsar-admin URL is required"},

@@ -131,7 +131,7 @@ func (o *outage) hasState(state string) bool {
 func advice(state string) string {
 	switch state {
 	case "unreachable":
-		return "check that the server runs, and the host, port and TLS settings of --job-db"
+		return "check that the server runs, and the host, port and TLS settings (sslmode, sslrootcert) of --job-db"
 	case "starting":
 		return "the server is starting, recovering or shutting down: check its log"
 	case "read_only":
@@ -142,6 +142,8 @@ func advice(state string) string {
 		return "check max_connections of the server, CONNECTION LIMIT of the role, and who holds connections (pg_stat_activity)"
 	case "out_of_memory":
 		return "check the memory of the server, and max_locks_per_transaction"
+	case "slow":
+		return "a timeout of the server struck: check statement_timeout of the server, the database and the role, and the disk"
 	case "locked", "locked_or_full":
 		return "check the disk, and which other process writes the file; another ingester on the same partition does no harm"
 	}

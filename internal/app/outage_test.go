@@ -62,7 +62,7 @@ type living struct {
 
 // begin starts a node that is fed two recordings and ends when it is drained. After a part of them the feed pauses
 // until fault returns; with nil it does not pause.
-func begin(t *testing.T, jobDB string, fault func()) *living {
+func begin(t *testing.T, jobDB string, fault func(), changes ...func(*app.Config)) *living {
 	t.Helper()
 	l := &living{t: t, notes: &notes{}, ended: make(chan error, 1), fault: make(chan struct{})}
 	if fault == nil {
@@ -78,6 +78,9 @@ func begin(t *testing.T, jobDB string, fault func()) *living {
 				once.Do(func() { defer close(l.fault); fault() })
 			}
 		},
+	}
+	for _, change := range changes {
+		change(&l.c)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)

@@ -3,18 +3,13 @@ package doctor
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/admin/auth"
 
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
 )
@@ -46,93 +41,14 @@ func NewAdmin(c pulsarlog.Config) (*Admin, error) {
 	if c.AdminURL == "" {
 		return nil, pulsarlog.ErrNoAdmin
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	config, err := tlsConfig(c)
+	transport, err := c.Transport()
 	if err != nil {
 		return nil, err
 	}
-	transport.TLSClientConfig = config
-	a := &Admin{
+	return &Admin{
 		base: strings.TrimRight(c.AdminURL, "/") + "/admin/v2/",
-		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: sameIdentity},
-	}
-	switch o := c.Auth.OAuth2; {
-	case c.Auth.Token != "":
-		a.http.Transport = bearer{transport, func() (string, error) { return c.Auth.Token, nil }}
-	case c.Auth.TokenFile != "":
-		a.http.Transport = bearer{transport, func() (string, error) {
-			b, err := os.ReadFile(c.Auth.TokenFile)
-			return strings.TrimSpace(string(b)), err
-		}}
-	case o != pulsarlog.OAuth2{}:
-		p, err := auth.NewAuthenticationOAuth2WithParams(o.Issuer, o.ClientID, o.Audience, o.KeyFile, transport)
-		if err != nil {
-			return nil, fmt.Errorf("OAuth2: %w", err)
-		}
-		a.http.Transport = p
-	}
-	return a, nil
-}
-
-func tlsConfig(c pulsarlog.Config) (*tls.Config, error) {
-	config := &tls.Config{InsecureSkipVerify: c.TLS.AllowInsecure} //nolint:gosec // on request
-	if c.TLS.CAFile != "" {
-		pem, err := os.ReadFile(c.TLS.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read trusted certificates: %w", err)
-		}
-		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s contains no PEM certificate", c.TLS.CAFile)
-		}
-	}
-	if c.TLS.NoHostnameCheck && !c.TLS.AllowInsecure {
-		config.InsecureSkipVerify = true // VerifyConnection checks everything except the host name
-		config.VerifyConnection = func(s tls.ConnectionState) error {
-			rest := x509.NewCertPool()
-			for _, cert := range s.PeerCertificates[1:] {
-				rest.AddCert(cert)
-			}
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: config.RootCAs, Intermediates: rest})
-			return err
-		}
-	}
-	if c.Auth.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(c.Auth.CertFile, c.Auth.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{cert}
-	}
-	return config, nil
-}
-
-// bearer sends a token with each request.
-type bearer struct {
-	next  http.RoundTripper
-	token func() (string, error)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	token, err := b.token()
-	if err != nil {
-		return nil, fmt.Errorf("read token: %w", err)
-	}
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+token)
-	return b.next.RoundTrip(r)
-}
-
-// sameIdentity follows redirects of the brokers to the owner of a topic, but not from
-// TLS to plain HTTP, since the token is sent along.
-func sameIdentity(r *http.Request, via []*http.Request) error {
-	if len(via) > 10 {
-		return errors.New("too many redirects")
-	}
-	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
-		return fmt.Errorf("redirected from TLS to %s", r.URL.Host)
-	}
-	return nil
+		http: &http.Client{Transport: transport, Timeout: requestTimeout},
+	}, nil
 }
 
 // answer sends a GET request and decodes the JSON response.

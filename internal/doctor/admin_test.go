@@ -84,6 +84,9 @@ func TestAdminIdentity(t *testing.T) {
 		t.Errorf("token: %+v", f)
 	}
 	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("none yet"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	a = admin(t, pulsarlog.Config{AdminURL: s.URL, Auth: pulsarlog.Auth{TokenFile: file}})
 	for _, token := range []string{"one", "two"} {
 		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {

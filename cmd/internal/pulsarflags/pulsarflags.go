@@ -5,11 +5,8 @@
 package pulsarflags
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,19 +58,18 @@ func BindCluster(cmd *cobra.Command) *Flags {
 	set.StringVar(&f.admin, flagAdmin, "", "admin API of the cluster, as http://host:8080 or https://host:8443")
 	set.StringVar(&f.tenant, flagTenant, "public", "tenant of topics given by name")
 	set.StringVar(&f.namespace, flagNamespace, "default", "namespace of topics given by name")
-	set.StringVar(&f.auth.Token, flagToken, "", "authentication token; other users of this machine can see flags, so prefer REFLOAT_PULSAR_TOKEN or --pulsar-token-file")
+	set.StringVar(&f.auth.Token, flagToken, "", "authentication token; only as REFLOAT_PULSAR_TOKEN or in a settings file, because other users of this machine can see flags")
 	set.StringVar(&f.auth.TokenFile, flagTokenFile, "", "file with the authentication token, read for each connection")
-	set.StringVar(&f.tls.CAFile, flagCA, "", "file with the CA certificates to trust (default: the system's)")
-	set.StringVar(&f.auth.CertFile, flagCert, "", "client certificate to authenticate with")
+	set.StringVar(&f.tls.CAFile, flagCA, "", "file with the CA certificates to trust, read for each connection (default: the system's)")
+	set.StringVar(&f.auth.CertFile, flagCert, "", "client certificate to authenticate with, read for each connection")
 	set.StringVar(&f.auth.KeyFile, flagKey, "", "private key of the client certificate")
 	set.BoolVar(&f.tls.AllowInsecure, "pulsar-tls-insecure", false, "accept any certificate, for tests")
 	set.BoolVar(&f.tls.NoHostnameCheck, "pulsar-tls-no-hostname-check", false, "accept a trusted certificate of another host")
 	set.StringVar(&f.auth.OAuth2.Issuer, flagIssuer, "", "URL of the OAuth2 identity provider (client credentials)")
-	set.StringVar(&f.auth.OAuth2.KeyFile, flagOAuthKey, "", "JSON file with the OAuth2 client id and secret")
+	set.StringVar(&f.auth.OAuth2.KeyFile, flagOAuthKey, "", "JSON file with the OAuth2 client id and secret, read for each token")
 	set.StringVar(&f.auth.OAuth2.Audience, "pulsar-oauth2-audience", "", "OAuth2 audience of the cluster")
 	set.StringVar(&f.auth.OAuth2.Scope, "pulsar-oauth2-scope", "", "OAuth2 scopes to request")
-	set.StringVar(&f.auth.OAuth2.ClientID, "pulsar-oauth2-client-id", "", "OAuth2 client id (default: the key file's)")
-	settings.Secret(cmd, flagToken)
+	settings.NotOnCommandLine(cmd, flagToken)
 	return f
 }
 
@@ -82,13 +78,26 @@ func (f *Flags) Given() bool { return f.url != "" }
 
 // Config returns the configuration, checked as far as possible without the cluster. Errors name the flags.
 func (f *Flags) Config(log *slog.Logger) (pulsarlog.Config, error) {
-	if err := errors.Join(f.checkAddresses(), f.checkNames(), f.checkIdentity(), f.checkTLS()); err != nil {
-		return pulsarlog.Config{}, err
-	}
-	return pulsarlog.Config{
+	c := pulsarlog.Config{
 		ServiceURL: f.url, AdminURL: f.admin, Tenant: f.tenant, Namespace: f.namespace,
-		Auth: f.auth, TLS: f.tls, Log: log,
-	}, nil
+		Auth: f.auth, TLS: f.tls, Settings: flagOf, Log: log,
+	}
+	return c, c.Check()
+}
+
+// flagOf has the flag of each field of a pulsarlog.Config that errors name.
+var flagOf = map[string]string{
+	"ServiceURL":          "--" + URL,
+	"AdminURL":            "--" + flagAdmin,
+	"Tenant":              "--" + flagTenant,
+	"Namespace":           "--" + flagNamespace,
+	"Auth.Token":          "--" + flagToken,
+	"Auth.TokenFile":      "--" + flagTokenFile,
+	"Auth.CertFile":       "--" + flagCert,
+	"Auth.KeyFile":        "--" + flagKey,
+	"Auth.OAuth2.Issuer":  "--" + flagIssuer,
+	"Auth.OAuth2.KeyFile": "--" + flagOAuthKey,
+	"TLS.CAFile":          "--" + flagCA,
 }
 
 // RequireAdmin returns an error if the admin API is not named.
@@ -97,90 +106,4 @@ func (f *Flags) RequireAdmin() error {
 		return fmt.Errorf("--%s URL is required: the admin address of the brokers, such as http://host:8080", flagAdmin)
 	}
 	return nil
-}
-
-func (f *Flags) checkAddresses() error {
-	if f.url == "" {
-		return fmt.Errorf("--%s URL is required: the Pulsar cluster, such as pulsar://host:6650", URL)
-	}
-	err := checkURL(URL, f.url, "pulsar", "pulsar+ssl", "pulsar://host:6650")
-	if f.admin != "" {
-		err = errors.Join(err, checkURL(flagAdmin, f.admin, "http", "https", "http://host:8080"))
-	}
-	return err
-}
-
-// checkURL does not repeat the value, which may contain a password by mistake.
-func checkURL(flag, value, plain, secure, example string) error {
-	scheme, rest, _ := strings.Cut(value, "://")
-	switch {
-	case scheme != plain && scheme != secure || strings.Trim(rest, "/") == "":
-		return fmt.Errorf("--%s: want %s://host:port or %s://host:port, such as %s", flag, plain, secure, example)
-	case strings.Contains(rest, "@"):
-		return fmt.Errorf("--%s holds a user name or a password: remove it and authenticate with --%s or another flag", flag, flagTokenFile)
-	}
-	return nil
-}
-
-func (f *Flags) checkNames() error {
-	var errs []error
-	for _, n := range []struct{ flag, value string }{{flagTenant, f.tenant}, {flagNamespace, f.namespace}} {
-		if n.value == "" || strings.ContainsAny(n.value, "/: ") {
-			errs = append(errs, fmt.Errorf("--%s %q: want a plain name; tenant and namespace have flags of their own", n.flag, n.value))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (f *Flags) checkIdentity() error {
-	var ways []string
-	for _, w := range []struct {
-		flag string
-		on   bool
-	}{
-		{flagToken, f.auth.Token != ""},
-		{flagTokenFile, f.auth.TokenFile != ""},
-		{flagIssuer, f.auth.OAuth2 != pulsarlog.OAuth2{}},
-		{flagCert, f.auth.CertFile != "" || f.auth.KeyFile != ""},
-	} {
-		if w.on {
-			ways = append(ways, "--"+w.flag)
-		}
-	}
-	switch {
-	case len(ways) > 1:
-		return fmt.Errorf("%s: give only one way to authenticate", strings.Join(ways, " and "))
-	case (f.auth.CertFile == "") != (f.auth.KeyFile == ""):
-		return fmt.Errorf("--%s and --%s: give both", flagCert, flagKey)
-	case f.auth.OAuth2 != pulsarlog.OAuth2{} && (f.auth.OAuth2.Issuer == "" || f.auth.OAuth2.KeyFile == ""):
-		return fmt.Errorf("OAuth2 needs both --%s URL and --%s FILE", flagIssuer, flagOAuthKey)
-	}
-	return errors.Join(
-		readable(flagTokenFile, f.auth.TokenFile),
-		readable(flagCert, f.auth.CertFile),
-		readable(flagKey, f.auth.KeyFile),
-		readable(flagOAuthKey, strings.TrimPrefix(f.auth.OAuth2.KeyFile, "file://")),
-	)
-}
-
-func (f *Flags) checkTLS() error {
-	client, admin := strings.HasPrefix(f.url, "pulsar+ssl://"), strings.HasPrefix(f.admin, "https://")
-	switch {
-	case f.tls != pulsarlog.TLS{} && !client && !admin:
-		return fmt.Errorf("--%s does not use TLS: use pulsar+ssl:// and its port, or remove the --pulsar-tls flags", URL)
-	case f.auth.CertFile != "" && !client:
-		return fmt.Errorf("--%s needs TLS: use --%s pulsar+ssl:// and its port", flagCert, URL)
-	}
-	return readable(flagCA, f.tls.CAFile)
-}
-
-func readable(flag, path string) error {
-	if path == "" {
-		return nil
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	return file.Close()
 }

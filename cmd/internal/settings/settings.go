@@ -47,6 +47,20 @@ func Secret(cmd *cobra.Command, names ...string) {
 // secret is the annotation of flags that Secret marked.
 const secret = "refloat-secret"
 
+// NotOnCommandLine marks flags of a command that only the environment and the file may set, because other users of the
+// machine can see the command line.
+func NotOnCommandLine(cmd *cobra.Command, names ...string) {
+	Secret(cmd, names...)
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, notOnCommandLine, nil); err != nil {
+			panic(err) // unknown flag: a bug in this program
+		}
+	}
+}
+
+// notOnCommandLine is the annotation of flags that NotOnCommandLine marked.
+const notOnCommandLine = "refloat-not-on-command-line"
+
 // MayBeEmpty marks flags of a command that take an empty value.
 func MayBeEmpty(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
@@ -93,8 +107,13 @@ func wrongEmpty(f *pflag.Flag) bool {
 func Load(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	source := map[string]string{}
-	flags.Visit(func(f *pflag.Flag) { source[f.Name] = "flag" })
 	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		source[f.Name] = "flag"
+		if _, ok := f.Annotations[notOnCommandLine]; ok {
+			errs = append(errs, fmt.Errorf("--%s: other users of this machine can see the command line: set %s instead", f.Name, envName(f.Name)))
+		}
+	})
 	flags.VisitAll(func(f *pflag.Flag) {
 		if value, ok := os.LookupEnv(envName(f.Name)); ok && source[f.Name] == "" && f.Name != "version" {
 			source[f.Name] = envName(f.Name)

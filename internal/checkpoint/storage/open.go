@@ -38,7 +38,11 @@ func Open(ctx context.Context, at string, env Environment) (checkpoint.Storage, 
 		return nil, fmt.Errorf("open checkpoint storage %s: %s", name, withoutSecrets(err, u, name))
 	}
 	if err := probe(ctx, s); err != nil {
-		return nil, fmt.Errorf("list checkpoint storage %s: %s: check the name, the region, the endpoint, the credentials and the permission to list", name, withoutSecrets(err, u, name))
+		said := withoutSecrets(err, u, name)
+		if _, ok := errors.AsType[*advised](err); !ok {
+			said += ": check the name, the region, the endpoint, the credentials and the permission to list"
+		}
+		return nil, fmt.Errorf("list checkpoint storage %s: %s", name, said)
 	}
 	return s, nil
 }

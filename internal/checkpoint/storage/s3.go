@@ -198,11 +198,39 @@ func (s *settings) transport() (*http.Transport, error) {
 	return t, nil
 }
 
+// advised is an error of S3 with what to do about it.
+type advised struct {
+	error
+	advice string
+}
+
+func (a *advised) Error() string { return a.error.Error() + ": " + a.advice }
+
+func (a *advised) Unwrap() error { return a.error }
+
+// advised adds what to do about an error, if its code tells.
+func (b *bucket) advised(err error) error {
+	var advice string
+	switch minio.ToErrorResponse(err).Code {
+	case minio.AccessDenied, minio.AllAccessDisabled:
+		advice = "allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on bucket " + b.name + ", and see whether it demands encryption (ssetype)"
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
+		advice = "check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile or the role) and the region"
+	case "RequestTimeTooSkewed":
+		advice = "set the clock of this machine, or of the server"
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "RequestLimitExceeded":
+		advice = "the server limits requests: raise its limit, or take checkpoints less often (--checkpoint-every)"
+	default:
+		return err
+	}
+	return &advised{err, advice}
+}
+
 func (b *bucket) List(ctx context.Context, prefix string) ([]checkpoint.Object, error) {
 	var found []checkpoint.Object
 	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if o.Err != nil {
-			return nil, o.Err
+			return nil, b.advised(o.Err)
 		}
 		found = append(found, checkpoint.Object{Key: o.Key, Size: o.Size, Modified: o.LastModified})
 	}
@@ -214,15 +242,23 @@ func (b *bucket) Read(ctx context.Context, key string) (io.ReadCloser, error) {
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
-	return r, err
+	if err != nil {
+		return nil, b.advised(err)
+	}
+	return r, nil
 }
 
 // Write uploads a large object in parts; S3 shows it only when it is complete.
 func (b *bucket) Write(ctx context.Context, key string, content io.Reader, size int64) error {
-	_, err := b.client.Client.PutObject(ctx, b.name, key, content, size, b.put)
-	return err
+	if _, err := b.client.Client.PutObject(ctx, b.name, key, content, size, b.put); err != nil {
+		return b.advised(err)
+	}
+	return nil
 }
 
 func (b *bucket) Delete(ctx context.Context, key string) error {
-	return b.client.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{})
+	if err := b.client.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{}); err != nil {
+		return b.advised(err)
+	}
+	return nil
 }

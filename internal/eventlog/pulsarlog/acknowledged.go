@@ -38,7 +38,7 @@ func (t *Topic) acknowledged(p int, subscription string) (eventlog.Position, err
 	defer cancel()
 	stats, err := k.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {
-		return eventlog.Position{}, adminClassed(err)
+		return eventlog.Position{}, k.adminClassed(err)
 	}
 	cursor, ok := stats.Cursors[subscription]
 	if !ok {

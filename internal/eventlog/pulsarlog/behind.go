@@ -29,7 +29,7 @@ func (t *Topic) Behind(p int, after eventlog.Position) (int64, error) {
 	defer cancel()
 	stats, err := t.cluster.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {
-		return 0, t.fail("count entries of", p, adminClassed(err))
+		return 0, t.fail("count entries of", p, t.cluster.adminClassed(err))
 	}
 	behind := int64(0)
 	for i, l := range stats.Ledgers {

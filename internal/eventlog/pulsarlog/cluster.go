@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/auth"
 	"github.com/apache/pulsar-client-go/pulsaradmin"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -24,6 +23,8 @@ type Config struct {
 
 	Auth Auth
 	TLS  TLS
+	// Settings says how errors call a field, such as "--pulsar-token-file" for "Auth.TokenFile"; default: as it is.
+	Settings map[string]string
 
 	KeepAlive         time.Duration // a connection is closed after twice that without an answer; default 10 s
 	ConnectionTimeout time.Duration // for opening one; default 10 s
@@ -43,10 +44,11 @@ type Config struct {
 // frozen predecessors included, so the broker chooses it.
 const InstanceProperty = "refloat-instance"
 
-// Auth defines how to authenticate: not at all, or by one of the four methods.
+// Auth defines how to authenticate: not at all, or by one of the four methods. Files are read again for each
+// connection and each request to the admin API.
 type Auth struct {
 	Token     string
-	TokenFile string // read again for each connection
+	TokenFile string
 	OAuth2    OAuth2
 	CertFile  string // mutual TLS
 	KeyFile   string
@@ -56,14 +58,13 @@ type Auth struct {
 type OAuth2 struct {
 	Issuer   string // URL
 	Audience string
-	KeyFile  string // JSON with client id and secret
-	Scope    string
-	ClientID string // overrides the one in KeyFile
+	KeyFile  string // JSON with client id and secret; read again for each token
+	Scope    string // scopes, separated by spaces
 }
 
 // TLS defines whom to trust, if the URLs use TLS.
 type TLS struct {
-	CAFile          string // default: the system's
+	CAFile          string // read again for each connection; default: the system's
 	NoHostnameCheck bool
 	AllowInsecure   bool // accepts any certificate
 }
@@ -92,6 +93,7 @@ var (
 // Cluster is a connection to one Pulsar cluster. It is safe for concurrent use.
 type Cluster struct {
 	cfg      Config
+	identity *identity
 	client   pulsar.Client
 	admin    pulsaradmin.Client // nil without AdminURL
 	sources  sync.Map           // subscription name → *source: the subject of lines in the client's log
@@ -119,12 +121,12 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pulsarlog: config: %w", err)
 	}
-	authentication, err := c.Auth.provider()
+	who, err := c.identity()
 	if err != nil {
 		return nil, fmt.Errorf("pulsarlog: config: %w", err)
 	}
-	k := &Cluster{cfg: c, closed: make(chan struct{}), ctx: ctx, over: make(chan struct{})}
-	k.reported.denied = make(chan struct{})
+	k := &Cluster{cfg: c, identity: who, closed: make(chan struct{}), ctx: ctx, over: make(chan struct{})}
+	k.reported.refused = make(chan struct{})
 	options := pulsar.ClientOptions{
 		URL:                        c.ServiceURL,
 		ConnectionTimeout:          c.ConnectionTimeout,
@@ -139,46 +141,25 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 		MetricsRegisterer:          prometheus.NewRegistry(), // not exported
 		MemoryLimitBytes:           -1,                       // publishers and appenders have their own, non-blocking limits
 	}
-	if authentication != nil {
-		options.Authentication = authentication
+	if who.provider != nil {
+		options.Authentication = who.provider
+	}
+	if c.TLS.NoHostnameCheck { // the client checks it nevertheless
+		if options.TLSConfig, err = c.tlsConfig(); err != nil {
+			return nil, fmt.Errorf("pulsarlog: config: %w", err)
+		}
 	}
 	if k.client, err = pulsar.NewClient(options); err != nil {
 		return nil, fmt.Errorf("pulsarlog: connect to %s: %w", c.ServiceURL, err)
 	}
 	if c.AdminURL != "" {
-		if k.admin, err = newAdmin(c); err != nil {
+		if k.admin, err = c.admin(who); err != nil {
 			k.client.Close()
 			return nil, fmt.Errorf("pulsarlog: admin client for %s: %w", c.AdminURL, err)
 		}
 	}
 	context.AfterFunc(ctx, func() { time.AfterFunc(lastWait, func() { close(k.over) }) })
 	return k, nil
-}
-
-// provider returns nil if there are no credentials.
-func (a Auth) provider() (pulsar.Authentication, error) {
-	switch {
-	case a.Token != "":
-		return pulsar.NewAuthenticationToken(a.Token), nil
-	case a.TokenFile != "":
-		return pulsar.NewAuthenticationTokenFromFile(a.TokenFile), nil
-	case a.CertFile != "":
-		return pulsar.NewAuthenticationTLS(a.CertFile, a.KeyFile), nil
-	case a.OAuth2 != OAuth2{}:
-		p, err := auth.NewAuthenticationOAuth2WithParams(map[string]string{
-			auth.ConfigParamType:      auth.ConfigParamTypeClientCredentials,
-			auth.ConfigParamIssuerURL: a.OAuth2.Issuer,
-			auth.ConfigParamAudience:  a.OAuth2.Audience,
-			auth.ConfigParamKeyFile:   a.OAuth2.KeyFile,
-			auth.ConfigParamScope:     a.OAuth2.Scope,
-			auth.ConfigParamClientID:  a.OAuth2.ClientID,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("Auth.OAuth2: %w", err)
-		}
-		return p, nil
-	}
-	return nil, nil
 }
 
 // Context returns the context that was passed to Connect: no call waits beyond it.

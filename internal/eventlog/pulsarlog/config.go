@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-
-	"github.com/apache/pulsar-client-go/pulsaradmin"
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -43,24 +41,51 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return c, c.check()
+	return c, c.Check()
 }
 
-// check finds mistakes that the client would report later, or not at all.
-func (c Config) check() error {
-	if err := checkURL("ServiceURL", c.ServiceURL, "pulsar", "pulsar+ssl", "pulsar://host:6650"); err != nil {
-		return err
+// Check finds mistakes that the client would report later, or not at all.
+func (c Config) Check() error {
+	return errors.Join(c.checkAddresses(), c.checkLimits(), c.checkAuth(), c.checkTLS())
+}
+
+// name returns how errors call a field.
+func (c *Config) name(field string) string {
+	if name, ok := c.Settings[field]; ok {
+		return name
 	}
+	return field
+}
+
+func (c *Config) checkAddresses() error {
+	errs := []error{c.checkURL("ServiceURL", c.ServiceURL, "pulsar", "pulsar+ssl", "pulsar://host:6650")}
 	if c.AdminURL != "" {
-		if err := checkURL("AdminURL", c.AdminURL, "http", "https", "http://host:8080"); err != nil {
-			return err
-		}
+		errs = append(errs, c.checkURL("AdminURL", c.AdminURL, "http", "https", "http://host:8080"))
 	}
 	for _, f := range []struct{ field, value string }{{"Tenant", c.Tenant}, {"Namespace", c.Namespace}} {
 		if strings.ContainsAny(f.value, "/: ") {
-			return fmt.Errorf("%s is %q, want a plain name: tenant and namespace are two fields", f.field, f.value)
+			errs = append(errs, fmt.Errorf("%s %q: want a plain name; tenant and namespace are two settings", c.name(f.field), f.value))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// checkURL does not repeat the value, which may contain a password by mistake.
+func (c *Config) checkURL(field, value, plain, secure, example string) error {
+	name := c.name(field)
+	scheme, rest, _ := strings.Cut(value, "://")
+	switch {
+	case value == "":
+		return fmt.Errorf("%s URL is required, such as %s", name, example)
+	case scheme != plain && scheme != secure || strings.Trim(rest, "/") == "":
+		return fmt.Errorf("%s: want %s://host:port or %s://host:port, such as %s", name, plain, secure, example)
+	case strings.Contains(rest, "@"):
+		return fmt.Errorf("%s contains a user name or a password: remove it, and use %s or another way to authenticate", name, c.name("Auth.TokenFile"))
+	}
+	return nil
+}
+
+func (c *Config) checkLimits() error {
 	switch {
 	case c.KeepAlive < 0, c.ConnectionTimeout < 0, c.OperationTimeout < 0, c.ReconnectFor < 0:
 		return errors.New("KeepAlive, ConnectionTimeout, OperationTimeout and ReconnectFor must not be negative: omit them to use the defaults")
@@ -69,109 +94,69 @@ func (c Config) check() error {
 	case c.InFlight < 0 || c.InFlight > maxPending/2:
 		return fmt.Errorf("InFlight is %d, want 1 to %d", c.InFlight, maxPending/2)
 	}
-	if err := c.Auth.check(); err != nil {
-		return err
-	}
-	return c.checkTLS()
-}
-
-func checkURL(field, value, plain, secure, example string) error {
-	scheme, rest, ok := strings.Cut(value, "://")
-	switch {
-	case value == "":
-		return fmt.Errorf("%s is required: for example %s", field, example)
-	case !ok || scheme != plain && scheme != secure:
-		// The value may contain a password by mistake: it is not printed.
-		return fmt.Errorf("%s has an unsupported scheme, want %s:// or %s://, for example %s", field, plain, secure, example)
-	case strings.Contains(rest, "@"):
-		return fmt.Errorf("%s contains a user name or a password: remove it, and use Auth", field)
-	case strings.Trim(rest, "/") == "":
-		return fmt.Errorf("%s has no host, want for example %s", field, example)
-	}
 	return nil
 }
 
-func (a Auth) check() error {
-	ways := 0
-	for _, on := range []bool{a.Token != "", a.TokenFile != "", a.OAuth2 != OAuth2{}, a.CertFile != "" || a.KeyFile != ""} {
-		if on {
-			ways++
+func (c *Config) checkAuth() error {
+	a, o := c.Auth, c.Auth.OAuth2
+	var ways []string
+	for _, w := range []struct {
+		field string
+		on    bool
+	}{
+		{"Auth.Token", a.Token != ""},
+		{"Auth.TokenFile", a.TokenFile != ""},
+		{"Auth.OAuth2.Issuer", o != OAuth2{}},
+		{"Auth.CertFile", a.CertFile != "" || a.KeyFile != ""},
+	} {
+		if w.on {
+			ways = append(ways, c.name(w.field))
 		}
 	}
-	o := a.OAuth2
 	switch {
-	case ways > 1:
-		return errors.New("Auth has more than one of Token, TokenFile, OAuth2 and CertFile: keep one")
-	case a.CertFile != "" && a.KeyFile == "":
-		return errors.New("Auth.KeyFile is required: set it to the private key of Auth.CertFile")
-	case a.KeyFile != "" && a.CertFile == "":
-		return errors.New("Auth.CertFile is required: set it to the certificate of Auth.KeyFile")
-	case o != OAuth2{} && o.Issuer == "":
-		return errors.New("Auth.OAuth2.Issuer is required: set it to the URL of the identity provider")
-	case o != OAuth2{} && o.KeyFile == "":
-		return errors.New("Auth.OAuth2.KeyFile is required: set it to the JSON file with client id and secret")
+	case len(ways) > 1:
+		return fmt.Errorf("%s: give only one way to authenticate", strings.Join(ways, " and "))
+	case (a.CertFile == "") != (a.KeyFile == ""):
+		return fmt.Errorf("%s and %s: give both", c.name("Auth.CertFile"), c.name("Auth.KeyFile"))
+	case o != OAuth2{} && (o.Issuer == "" || o.KeyFile == ""):
+		return fmt.Errorf("OAuth2 needs both %s URL and %s FILE", c.name("Auth.OAuth2.Issuer"), c.name("Auth.OAuth2.KeyFile"))
+	case a.TokenFile != "":
+		_, err := c.readToken()
+		return err
+	case a.CertFile != "":
+		_, err := c.clientCertificate()
+		return err
 	}
-	return errors.Join(
-		readable("Auth.TokenFile", a.TokenFile),
-		readable("Auth.CertFile", a.CertFile),
-		readable("Auth.KeyFile", a.KeyFile),
-		o.checkKey(),
-	)
+	return c.checkOAuth2Key()
 }
 
-// checkKey reads the file, which the client does only when it connects.
-func (o OAuth2) checkKey() error {
-	if o.KeyFile == "" || strings.HasPrefix(o.KeyFile, "data:") {
+// checkOAuth2Key reads the file, which the client does only when it connects.
+func (c *Config) checkOAuth2Key() error {
+	file := c.Auth.OAuth2.KeyFile
+	if file == "" {
 		return nil
 	}
-	text, err := os.ReadFile(strings.TrimPrefix(o.KeyFile, "file://"))
+	if strings.HasPrefix(file, "data:") {
+		return fmt.Errorf("%s: want the name of a file, not the secret itself", c.name("Auth.OAuth2.KeyFile"))
+	}
+	text, err := os.ReadFile(strings.TrimPrefix(file, "file://"))
 	if err != nil {
-		return fmt.Errorf("Auth.OAuth2.KeyFile: %w", err)
+		return fmt.Errorf("%s: %w", c.name("Auth.OAuth2.KeyFile"), err)
 	}
 	if !json.Valid(text) {
-		return errors.New("Auth.OAuth2.KeyFile is not JSON: use the file with client id and secret from the identity provider")
+		return fmt.Errorf("%s %s is not JSON: use the file with client id and secret from the identity provider", c.name("Auth.OAuth2.KeyFile"), file)
 	}
 	return nil
 }
 
-func (c Config) checkTLS() error {
-	secure := strings.HasPrefix(c.ServiceURL, "pulsar+ssl://")
-	adminSecure := strings.HasPrefix(c.AdminURL, "https://")
+func (c *Config) checkTLS() error {
+	secure, url := strings.HasPrefix(c.ServiceURL, "pulsar+ssl://"), c.name("ServiceURL")
 	switch {
-	case c.TLS != TLS{} && !secure && !adminSecure:
-		return errors.New("TLS is set, but ServiceURL does not use it: use pulsar+ssl:// and the TLS port, or remove TLS")
+	case c.TLS != TLS{} && !secure && !strings.HasPrefix(c.AdminURL, "https://"):
+		return fmt.Errorf("%s does not use TLS: use pulsar+ssl:// and the TLS port, or remove the settings of TLS", url)
 	case c.Auth.CertFile != "" && !secure:
-		return errors.New("Auth.CertFile is set, but ServiceURL does not use TLS: use pulsar+ssl:// and the TLS port")
+		return fmt.Errorf("%s needs TLS: use %s pulsar+ssl:// and the TLS port", c.name("Auth.CertFile"), url)
 	}
-	return readable("TLS.CAFile", c.TLS.CAFile)
-}
-
-func readable(field, path string) error {
-	if path == "" {
-		return nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	return f.Close()
-}
-
-// newAdmin creates the client of the admin API with the same credentials.
-func newAdmin(c Config) (pulsaradmin.Client, error) {
-	a := &pulsaradmin.Config{
-		WebServiceURL:                 c.AdminURL,
-		TLSTrustCertsFilePath:         c.TLS.CAFile,
-		TLSAllowInsecureConnection:    c.TLS.AllowInsecure,
-		TLSEnableHostnameVerification: !c.TLS.NoHostnameCheck && !c.TLS.AllowInsecure,
-		TLSCertFile:                   c.Auth.CertFile,
-		TLSKeyFile:                    c.Auth.KeyFile,
-		Token:                         c.Auth.Token,
-		TokenFile:                     c.Auth.TokenFile,
-	}
-	if o := c.Auth.OAuth2; o != (OAuth2{}) {
-		a.AuthPlugin = "oauth2"
-		a.IssuerEndpoint, a.ClientID, a.Audience, a.KeyFile, a.Scope = o.Issuer, o.ClientID, o.Audience, o.KeyFile, o.Scope
-	}
-	return pulsaradmin.NewClient(a)
+	_, err := c.roots()
+	return err
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/refloat/refloat/internal/test/certtest"
 )
 
 func TestConfig(t *testing.T) {
@@ -16,6 +18,9 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cr3t, and not JSON"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	ca := certtest.New(t, "ca")
+	roots, pair := certtest.File(t, filepath.Join(dir, "ca.crt"), ca), ca.Issue(t, filepath.Join(dir, "me"), "me", time.Now().Add(time.Hour))
 	const url, secure = "pulsar://127.0.0.1:6650", "pulsar+ssl://127.0.0.1:6651"
 	for _, c := range []struct {
 		name   string
@@ -27,27 +32,32 @@ func TestConfig(t *testing.T) {
 		{"admin", Config{ServiceURL: url, AdminURL: "http://127.0.0.1:8080"}, ""},
 		{"token", Config{ServiceURL: url, AdminURL: "http://127.0.0.1:8080", Auth: Auth{Token: "s3cr3t"}}, ""},
 		{"token file", Config{ServiceURL: url, Auth: Auth{TokenFile: file}}, ""},
-		{"TLS", Config{ServiceURL: secure, TLS: TLS{CAFile: file}}, ""},
-		{"no URL", Config{}, "ServiceURL is required"},
-		{"no scheme", Config{ServiceURL: "s3cr3t:6650"}, "ServiceURL has an unsupported scheme"},
-		{"HTTP", Config{ServiceURL: "http://s3cr3t"}, "want pulsar:// or pulsar+ssl://"},
-		{"no host", Config{ServiceURL: "pulsar://"}, "ServiceURL has no host"},
-		{"password", Config{ServiceURL: "pulsar://me:s3cr3t@host:6650"}, "use Auth"},
-		{"admin scheme", Config{ServiceURL: url, AdminURL: "pulsar://s3cr3t"}, "AdminURL has an unsupported scheme"},
+		{"TLS", Config{ServiceURL: secure, TLS: TLS{CAFile: roots}}, ""},
+		{"no URL", Config{}, "ServiceURL URL is required"},
+		{"no scheme", Config{ServiceURL: "s3cr3t:6650"}, "ServiceURL: want pulsar://host:port"},
+		{"HTTP", Config{ServiceURL: "http://s3cr3t"}, "or pulsar+ssl://host:port"},
+		{"no host", Config{ServiceURL: "pulsar://"}, "ServiceURL: want pulsar://host:port"},
+		{"password", Config{ServiceURL: "pulsar://me:s3cr3t@host:6650"}, "use Auth.TokenFile"},
+		{"admin scheme", Config{ServiceURL: url, AdminURL: "pulsar://s3cr3t"}, "AdminURL: want http://host:port"},
 		{"tenant", Config{ServiceURL: url, Tenant: "public/default"}, "Tenant"},
 		{"namespace", Config{ServiceURL: url, Namespace: "public/default"}, "Namespace"},
 		{"negative", Config{ServiceURL: url, KeepAlive: -1}, "KeepAlive"},
 		{"in flight", Config{ServiceURL: url, InFlight: 1000}, "InFlight is 1000, want 1 to 128"},
-		{"two ways", Config{ServiceURL: url, Auth: Auth{Token: "s3cr3t", TokenFile: file}}, "keep one"},
+		{"two ways", Config{ServiceURL: url, Auth: Auth{Token: "s3cr3t", TokenFile: file}}, "Auth.Token and Auth.TokenFile: give only one way"},
 		{"token file missing", Config{ServiceURL: url, Auth: Auth{TokenFile: file + "x"}}, "Auth.TokenFile: open "},
-		{"no key", Config{ServiceURL: secure, Auth: Auth{CertFile: file}}, "Auth.KeyFile is required"},
-		{"no certificate", Config{ServiceURL: secure, Auth: Auth{KeyFile: file}}, "Auth.CertFile is required"},
-		{"mTLS without TLS", Config{ServiceURL: url, Auth: Auth{CertFile: file, KeyFile: file}}, "pulsar+ssl://"},
+		{"no key", Config{ServiceURL: secure, Auth: Auth{CertFile: file}}, "Auth.CertFile and Auth.KeyFile: give both"},
+		{"no certificate", Config{ServiceURL: secure, Auth: Auth{KeyFile: file}}, "Auth.CertFile and Auth.KeyFile: give both"},
+		{"mTLS without TLS", Config{ServiceURL: url, Auth: Auth{CertFile: pair.Cert, KeyFile: pair.Key}}, "pulsar+ssl://"},
 		{"CA without TLS", Config{ServiceURL: url, TLS: TLS{CAFile: file}}, "pulsar+ssl://"},
 		{"CA missing", Config{ServiceURL: secure, TLS: TLS{CAFile: file + "x"}}, "TLS.CAFile: open "},
-		{"OAuth2 without issuer", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{KeyFile: file}}}, "Auth.OAuth2.Issuer is required"},
-		{"OAuth2 without key", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{Issuer: "https://issuer"}}}, "Auth.OAuth2.KeyFile is required"},
-		{"OAuth2 with another file", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{Issuer: "https://issuer", KeyFile: file}}}, "Auth.OAuth2.KeyFile is not JSON"},
+		{"OAuth2 without issuer", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{KeyFile: file}}}, "OAuth2 needs both Auth.OAuth2.Issuer"},
+		{"OAuth2 without key", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{Issuer: "https://issuer"}}}, "OAuth2 needs both Auth.OAuth2.Issuer"},
+		{"OAuth2 with another file", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{Issuer: "https://issuer", KeyFile: file}}}, "is not JSON"},
+		{"OAuth2 with a secret", Config{ServiceURL: url, Auth: Auth{OAuth2: OAuth2{Issuer: "https://issuer", KeyFile: "data:application/json,s3cr3t"}}}, "Auth.OAuth2.KeyFile: want the name of a file"},
+		{"mutual TLS", Config{ServiceURL: secure, Auth: Auth{CertFile: pair.Cert, KeyFile: pair.Key}, TLS: TLS{CAFile: roots, NoHostnameCheck: true}}, ""},
+		{"CA without certificates", Config{ServiceURL: secure, TLS: TLS{CAFile: file}}, "contains no PEM certificate"},
+		{"another's key", Config{ServiceURL: secure, Auth: Auth{CertFile: pair.Cert, KeyFile: file}}, "Auth.KeyFile "},
+		{"called by others", Config{ServiceURL: url, Auth: Auth{TokenFile: file + "x"}, Settings: map[string]string{"Auth.TokenFile": "--token"}}, "--token: open "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

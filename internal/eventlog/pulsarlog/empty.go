@@ -51,7 +51,7 @@ func (t *Topic) proveEmpty(part *partition, u *undecodable) (eventlog.Message, e
 	case k.ctx.Err() != nil:
 		return m, k.ctx.Err()
 	case err != nil:
-		err = adminClassed(err)
+		err = k.adminClassed(err)
 		if errors.Is(err, eventlog.ErrTransient) {
 			return m, err // a retry may help
 		}

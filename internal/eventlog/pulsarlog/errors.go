@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,14 +37,15 @@ func classed(err error) error {
 }
 
 // adminClassed does the same for the admin API.
-func adminClassed(err error) error {
+func (k *Cluster) adminClassed(err error) error {
 	var e rest.Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("admin API: %w: %w", eventlog.ErrTransient, err)
-	}
 	switch {
-	case e.Code == 401 || e.Code == 403:
-		return fmt.Errorf("admin API: %w: %w", ErrDenied, err)
+	case errors.Is(err, ErrDenied), errors.Is(err, eventlog.ErrTransient):
+		return fmt.Errorf("admin API: %w", err)
+	case !errors.As(err, &e):
+		return fmt.Errorf("admin API: %w: %w", eventlog.ErrTransient, err)
+	case e.Code == 401 || e.Code == 403: // brokers use 401 for both
+		return fmt.Errorf("admin API: %w: %w: %s", ErrDenied, err, k.cfg.grant())
 	case e.Code == 404:
 		return fmt.Errorf("admin API: %w: %w", ErrGone, err)
 	case e.Code >= 500:
@@ -52,29 +54,85 @@ func adminClassed(err error) error {
 	return fmt.Errorf("admin API: %w", err)
 }
 
-// spoken holds what the client last reported in its log. Failed authentication, and the
-// reason why a connection fails, are reported nowhere else.
-type spoken struct {
-	mu     sync.Mutex
-	text   string
-	at     time.Time
-	denied chan struct{} // closed, and replaced, when authentication fails
+// refusal returns the error for a refusal.
+func (c *Config) refusal(why refusal, reason error) error {
+	switch why {
+	case refusedUs:
+		return fmt.Errorf("%w (%w): check %s", ErrDenied, reason, c.credentials())
+	case refusedThem:
+		return fmt.Errorf("%w: the broker's certificate is not trusted (%w): check %s, and the host of %s",
+			eventlog.ErrTransient, reason, c.named("TLS.CAFile", c.TLS.CAFile), c.name("ServiceURL"))
+	case noIdentity:
+		return fmt.Errorf("%w: no credentials to authenticate with (%w)", eventlog.ErrTransient, reason)
+	}
+	return fmt.Errorf("%w: %w", eventlog.ErrTransient, reason)
 }
 
-func (s *spoken) hear(text string) {
+// credentials names the setting by which we authenticate.
+func (c *Config) credentials() string {
+	switch a := c.Auth; {
+	case a.Token != "":
+		return c.name("Auth.Token")
+	case a.OAuth2 != OAuth2{}:
+		return c.named("Auth.OAuth2.KeyFile", a.OAuth2.KeyFile)
+	case a.CertFile != "":
+		return c.named("Auth.CertFile", a.CertFile)
+	case a.TokenFile != "":
+		return c.named("Auth.TokenFile", a.TokenFile)
+	}
+	return c.name("Auth.TokenFile") + ", or another way to authenticate"
+}
+
+// grant says what to do about a missing permission.
+func (c *Config) grant() string {
+	return "the role of " + c.credentials() + " needs this permission"
+}
+
+// named is a setting with its value, which is no secret.
+func (c *Config) named(field, value string) string {
+	return strings.TrimSpace(c.name(field) + " " + value)
+}
+
+// spoken holds what the client last reported in its log. A refused connection, and the
+// reason why one fails, are reported nowhere else.
+type spoken struct {
+	mu      sync.Mutex
+	text    string
+	at      time.Time
+	refusal error         // of the last connection that was refused
+	refused chan struct{} // closed, and replaced, when that happens
+}
+
+// hear takes a line of the client's log, and the error that belongs to it.
+func (k *Cluster) hear(text, reason string) {
+	if reason != "" {
+		text += ": " + reason
+	}
+	why := refused(text)
+	if why == refusedUs {
+		k.identity.forget()
+	}
+	s := &k.reported
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text, s.at = text, time.Now()
-	if refusesUs(text) {
-		close(s.denied)
-		s.denied = make(chan struct{})
+	if why != notRefused {
+		s.refusal = k.cfg.refusal(why, errors.New(text))
+		close(s.refused)
+		s.refused = make(chan struct{})
 	}
 }
 
 func (s *spoken) watch() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.denied
+	return s.refused
+}
+
+func (s *spoken) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusal
 }
 
 // since returns what was logged after a time, in brackets.
@@ -94,7 +152,7 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 		value T
 		err   error
 	}
-	begun, denied := time.Now(), k.reported.watch()
+	begun, refused := time.Now(), k.reported.watch()
 	done := make(chan result)
 	gone := make(chan struct{})
 	go func() {
@@ -112,10 +170,14 @@ func bounded[T any](ctx context.Context, k *Cluster, limit time.Duration, call f
 	var none T
 	select {
 	case r := <-done:
-		return r.value, classed(r.err)
-	case <-denied:
+		err := classed(r.err)
+		if errors.Is(err, ErrDenied) {
+			err = fmt.Errorf("%w: %s", err, k.cfg.grant())
+		}
+		return r.value, err
+	case <-refused:
 		close(gone)
-		return none, fmt.Errorf("%w%s: check Auth", ErrDenied, k.reported.since(begun))
+		return none, k.reported.why()
 	case <-ctx.Done():
 		close(gone)
 		return none, ctx.Err()

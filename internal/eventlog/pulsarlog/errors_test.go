@@ -11,6 +11,7 @@ import (
 
 func TestClasses(t *testing.T) {
 	t.Parallel()
+	admin := new(Cluster).adminClassed
 	classes := []error{eventlog.ErrTransient, eventlog.ErrFenced, eventlog.ErrCorrupt, ErrDenied, ErrGone}
 	for _, c := range []struct {
 		err  error
@@ -23,11 +24,11 @@ func TestClasses(t *testing.T) {
 		{classed(errors.New("server error: ProducerFenced: Topic has an existing exclusive producer")), eventlog.ErrFenced},
 		{classed(errors.New("server error: ProducerBusy: Producer is already connected")), eventlog.ErrFenced},
 		{classed(errors.New("server error: InvalidTopicName: x")), nil},
-		{adminClassed(errors.New("connection refused")), eventlog.ErrTransient},
-		{adminClassed(rest.Error{Code: 503}), eventlog.ErrTransient},
-		{adminClassed(rest.Error{Code: 401}), ErrDenied},
-		{adminClassed(rest.Error{Code: 404}), ErrGone},
-		{adminClassed(rest.Error{Code: 412}), nil},
+		{admin(errors.New("connection refused")), eventlog.ErrTransient},
+		{admin(rest.Error{Code: 503}), eventlog.ErrTransient},
+		{admin(rest.Error{Code: 401}), ErrDenied},
+		{admin(rest.Error{Code: 404}), ErrGone},
+		{admin(rest.Error{Code: 412}), nil},
 	} {
 		for _, class := range classes {
 			if is := errors.Is(c.err, class); is != (c.want != nil && errors.Is(c.want, class)) {

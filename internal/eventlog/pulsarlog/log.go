@@ -17,6 +17,7 @@ type clientLog struct {
 	out     *slog.Logger
 	source  *source   // the source that the line is about, if known
 	message messageID // the message that the line is about, if any
+	reason  string    // why, if the line has an error
 }
 
 var (
@@ -64,7 +65,10 @@ func (l *clientLog) WithField(name string, value any) pulsarlogging.Entry {
 }
 
 func (l *clientLog) WithError(err error) pulsarlogging.Entry {
-	return l.WithField("error", err.Error()) // the error itself prints its stack
+	with := *l
+	with.reason = err.Error() // the error itself prints its stack
+	with.out = l.out.With(slog.String("error", with.reason))
+	return &with
 }
 
 func (l *clientLog) Debug(...any)          {}
@@ -92,7 +96,7 @@ func (l *clientLog) handle(text string) {
 			}
 		}
 	}
-	l.cluster.reported.hear(text)
+	l.cluster.hear(text, l.reason)
 	if isOurClosing(text) {
 		return
 	}

@@ -20,6 +20,7 @@ const (
 	textClosing    = "closing or closed consumer" // by us
 	textLostChunk  = "Received unexpected chunk messageId ["
 	textRefused    = "Failed to establish connection with broker: '"
+	textNoIdentity = "Failed to load auth credentials"
 	fieldOfReader  = "subscription"
 	fieldOfMessage = "msgID"
 )
@@ -44,9 +45,33 @@ func tooLarge(err error) bool {
 	return errors.Is(err, pulsar.ErrMessageTooLarge) || has(err, textsTooLarge)
 }
 
-// refusesUs reports whether a log line means that authentication failed.
-func refusesUs(text string) bool {
-	return strings.HasPrefix(text, textRefused) && strings.Contains(strings.ToLower(text), "authent")
+// Texts of crypto/tls.
+const (
+	textAlert     = "remote error: tls: " // the broker's reason
+	textUntrusted = "failed to verify certificate: "
+)
+
+// refusal is why there is no connection until a setting changes, or a file that it names.
+type refusal int
+
+const (
+	notRefused  refusal = iota
+	refusedUs           // the broker does not accept our credentials
+	refusedThem         // we do not trust the broker's certificate
+	noIdentity          // we have no credentials to show
+)
+
+// refused interprets a line of the client's log, or an error of the admin API.
+func refused(text string) refusal {
+	switch {
+	case strings.HasPrefix(text, textRefused) && strings.Contains(strings.ToLower(text), "authent"), strings.Contains(text, textAlert):
+		return refusedUs
+	case strings.Contains(text, textUntrusted):
+		return refusedThem
+	case strings.HasPrefix(text, textNoIdentity):
+		return noIdentity
+	}
+	return notRefused
 }
 
 // discards reports whether the client skips a message that it cannot decode.

@@ -31,11 +31,11 @@ func TestTexts(t *testing.T) {
 		t.Errorf(`the Pulsar client is %s, and texts.go was checked for %s. Check, in the client's sources:
  1. consumer_partition.go: discardCorruptedMessage still logs %q with the field %q;
     processMessageChunk still logs %q and then ledger:entry:
- 2. internal/connection.go still logs %q with the broker's words for a refused authentication
+ 2. internal/connection.go still logs %q with the broker's words for a refused authentication, and %q with the error
  3. error.go, internal/commands.go, producer_partition.go: the names of the broker's codes, and of what is too large
  4. SubLogger still gets the field %q of a reader's consumer
 then run the tests of this package and of internal/test/e2e on a real broker (REQUIRE_INTEGRATION=1), and set checkedClient`,
-			client.Version, checkedClient, textDiscarded, fieldOfMessage, textLostChunk, textRefused, fieldOfReader)
+			client.Version, checkedClient, textDiscarded, fieldOfMessage, textLostChunk, textRefused, textNoIdentity, fieldOfReader)
 	}
 	var sources []byte
 	err = filepath.WalkDir(filepath.Join(client.Dir, "pulsar"), func(path string, d fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ then run the tests of this package and of internal/test/e2e on a real broker (RE
 		t.Fatal(err)
 	}
 	ofBroker := []string{"not authorized", "maxMessageSize", "producer fenced", "ProducerFenced", "TopicTerminated"} // these may come from the broker alone
-	for _, text := range slices.Concat([]string{textDiscarded, textClosing, textLostChunk, textRefused, `"` + fieldOfReader + `"`, `"` + fieldOfMessage + `"`},
+	for _, text := range slices.Concat([]string{textDiscarded, textClosing, textLostChunk, textRefused, textNoIdentity, `"` + fieldOfReader + `"`, `"` + fieldOfMessage + `"`},
 		codesDenied, codesGone, codesFenced, codesPermanent, textsTooLarge) {
 		if !slices.Contains(ofBroker, text) && !bytes.Contains(sources, []byte(text)) {
 			t.Errorf("the client no longer says %q", text)

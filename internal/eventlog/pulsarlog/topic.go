@@ -84,7 +84,7 @@ func (t *Topic) count() (n int, partitioned bool, err error) {
 	if name, err := utils.GetTopicName(t.name); err != nil {
 		return 0, false, err
 	} else if err := k.ask(*name); err != nil {
-		if err = adminClassed(err); errors.Is(err, ErrGone) {
+		if err = k.adminClassed(err); errors.Is(err, ErrGone) {
 			return 0, false, err
 		}
 		if k.ctx.Err() != nil {
@@ -289,7 +289,7 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 	defer cancel()
 	info, err := k.admin.Topics().GetInternalInfoWithContext(ctx, *name)
 	if err != nil {
-		return ledgers{}, adminClassed(err)
+		return ledgers{}, k.adminClassed(err)
 	}
 	l := ledgers{whole: info.Version == len(info.Ledgers)}
 	for _, i := range info.Ledgers {
@@ -301,7 +301,7 @@ func (k *Cluster) ledgers(p *partition) (ledgers, error) {
 	// The ledger that is open now is not recorded yet; this request makes it so.
 	stats, err := k.admin.Topics().GetInternalStatsWithContext(ctx, *name)
 	if err != nil {
-		return ledgers{}, adminClassed(err)
+		return ledgers{}, k.adminClassed(err)
 	}
 	for _, i := range stats.Ledgers {
 		l.ids = append(l.ids, i.LedgerID)

@@ -100,6 +100,8 @@ func Advice(err error) string {
 		return "check the user, its password (PGPASSWORD, ~/.pgpass or the URL) and the server's pg_hba.conf"
 	case code == "42501":
 		return "grant this user USAGE and CREATE on the schema, and the right to read and write the tables in it"
+	case code == "26000" || code == "42P05": // a prepared statement does not exist, or exists already
+		return "a connection pooler gives each transaction another session: add default_query_exec_mode=exec to the URL"
 	case code == "3D000":
 		return "create the database with ENCODING 'UTF8', or pass another one in the URL"
 	}

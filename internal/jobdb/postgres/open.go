@@ -23,18 +23,28 @@ type Options struct {
 
 // DB is a job database open for writing.
 type DB struct {
-	address address
-	pool    *pgxpool.Pool
+	address   address
+	pool      *pgxpool.Pool
+	beginning string // of each transaction
 }
 
 // The server aborts a transaction that is idle for this long: its writer is gone, even
 // if the connection does not show it, and others wait for its lock.
 const silence = time.Minute
 
-// settings are the settings of a writer's connections.
-const settings = `SELECT set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false),
-	set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false),
-	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END`
+// begin begins a writer's transaction with its settings. They are the transaction's, not the session's, because a pooler
+// may give each transaction another session.
+func (d *DB) begin(ctx context.Context) (pgx.Tx, error) {
+	return d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginning})
+}
+
+func beginning(wait time.Duration) string {
+	return fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED;
+	SELECT set_config('lock_timeout', '%s', true), set_config('idle_in_transaction_session_timeout', '%s', true),
+	set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END`,
+		milliseconds(wait), milliseconds(silence))
+}
 
 // Open opens the database at a URL for writing. It creates the tables if there are
 // none, and migrates them.
@@ -46,11 +56,7 @@ func Open(ctx context.Context, at string, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, settings, milliseconds(opt.Wait), milliseconds(silence))
-		return err
-	}
-	d := &DB{address: addressOf(&cfg.ConnConfig.Config)}
+	d := &DB{address: addressOf(&cfg.ConnConfig.Config), beginning: beginning(opt.Wait)}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, d.address.classify(err, nil)
 	}

@@ -25,7 +25,7 @@ type Tx struct {
 // Begin opens a transaction and locks the partition's row. Another transaction on the
 // partition waits for the lock, at most Options.Wait.
 func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return nil, d.failed(fmt.Errorf("begin: %w", err), nil)
 	}
@@ -39,7 +39,7 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 // BeginPlain opens a transaction on no partition, for other tables of the database. The
 // caller ends it. Its errors are not classified.
 func (d *DB) BeginPlain(ctx context.Context) (pgx.Tx, error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return nil, d.address.classify(fmt.Errorf("begin: %w", err), nil)
 	}

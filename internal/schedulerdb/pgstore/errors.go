@@ -20,7 +20,7 @@ var (
 	// ErrOlder: Armada's migrations must run first.
 	ErrOlder = errors.New("scheduler database has an older schema")
 	// ErrReadOnly: it cannot be written, or not by this user.
-	ErrReadOnly = errors.New("scheduler database is read-only")
+	ErrReadOnly = errors.New("scheduler database is read-only, or this user may not write it")
 	// ErrRefused: PostgreSQL does not take these values, now or later.
 	ErrRefused = errors.New("scheduler database refuses the values")
 )

@@ -8,15 +8,20 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
+	osexec "os/exec"
 	"path"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +33,7 @@ const timeout = time.Minute
 
 // shared is the test binary's own server, started on first use. It does not sync: its data need not survive a
 // power failure.
-var shared = sync.OnceValues(func() (*process, error) { return launch(false) })
+var shared = sync.OnceValues(func() (*process, error) { return launch(false, 0) })
 
 // numbers make the names of databases differ within one test binary.
 var numbers atomic.Int64
@@ -55,16 +60,127 @@ type Server struct{ p *process }
 // through the crash of a machine, and takes the time for that.
 func Start(t testing.TB, fsync bool) *Server {
 	t.Helper()
-	p, err := launch(fsync)
+	return started(t)(launch(fsync, 0))
+}
+
+// StartTCP is Start for a server that also listens on a port of 127.0.0.1: see [Server.Address].
+func StartTCP(t testing.TB, fsync bool) *Server {
+	t.Helper()
+	return started(t)(launch(fsync, freePort(t)))
+}
+
+// Standby starts a standby that streams from this server, and that Promote makes a primary.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	return started(t)(launchStandby(s.p, freePort(t)))
+}
+
+func started(t testing.TB) func(*process, error) *Server {
+	return func(p *process, err error) *Server {
+		t.Helper()
+		if err != nil {
+			skip(t, err)
+		}
+		t.Cleanup(func() {
+			if err := p.remove(); err != nil {
+				t.Errorf("remove the PostgreSQL of the test: %v", err)
+			}
+		})
+		return &Server{p}
+	}
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		skip(t, err)
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Address is the host and the port of a server that StartTCP or Standby started.
+func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.p.port) }
+
+// Promote makes a standby a primary, and returns when it is one.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.Execute(t, "SELECT pg_promote()")
+}
+
+// Execute executes statements as the superuser, on the database postgres.
+func (s *Server) Execute(t testing.TB, queries ...string) {
+	t.Helper()
+	for _, q := range queries {
+		if err := exec(s.p.url("postgres"), q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+// Bounce starts PgBouncer, the program, before the server of StartTCP, in transaction mode and with few connections to
+// it. It returns its address; PgBouncer goes with the test.
+func (s *Server) Bounce(t testing.TB, program string) string {
+	t.Helper()
+	port := freePort(t)
+	users := s.Put(t, "users", []byte(`"postgres" ""`+"\n"))
+	config := s.Put(t, "pgbouncer.ini", fmt.Appendf(nil, `[databases]
+* = host=127.0.0.1 port=%d
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s
+pool_mode = transaction
+default_pool_size = 3
+max_client_conn = 100
+`, s.p.port, port, users))
+	cmd := osexec.Command(program, config)
+	cmd.Dir = s.p.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.p.as}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start PgBouncer: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := p.remove(); err != nil {
-			t.Errorf("remove the PostgreSQL of the test: %v", err)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("PgBouncer printed\n%s", &out)
 		}
 	})
-	return &Server{p}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	for ; ; <-again.C {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return address
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("PgBouncer does not answer: %v", err)
+		}
+	}
+}
+
+// Put writes a file that only the server can read, beside its data, and returns its path.
+func (s *Server) Put(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(s.p.dir, name)
+	err := os.WriteFile(path, content, 0o600)
+	if err == nil && s.p.as != nil {
+		err = os.Chown(path, int(s.p.as.Uid), int(s.p.as.Gid))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Database is like the function, on this server.

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 type process struct {
 	dir, bin string
 	fsync    bool
+	port     int                 // of 127.0.0.1; 0: only the socket
 	as       *syscall.Credential // nil: as we are
 
 	server   *osexec.Cmd // nil: not running
@@ -38,8 +40,22 @@ const watch = `cat >/dev/null
 p=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -s KILL "$p" 2>/dev/null
 for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" 2>/dev/null && exit 0; sleep 0.1; done`
 
-func launch(fsync bool) (_ *process, err error) {
-	p := &process{fsync: fsync}
+// launch starts a server on fresh data.
+func launch(fsync bool, port int) (*process, error) {
+	return launchOn(&process{fsync: fsync, port: port}, func(p *process) *osexec.Cmd {
+		return p.command("initdb", "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	})
+}
+
+// launchStandby starts a server that streams from another one.
+func launchStandby(of *process, port int) (*process, error) {
+	return launchOn(&process{fsync: of.fsync, port: port}, func(p *process) *osexec.Cmd {
+		return p.command("pg_basebackup", "-h", of.dir, "-p", strconv.Itoa(of.socketPort()), "-U", "postgres", "-D", p.data(), "-R", "-X", "stream", "-c", "fast", "-N")
+	})
+}
+
+// launchOn starts a server on the data that a command makes.
+func launchOn(p *process, makes func(*process) *osexec.Cmd) (_ *process, err error) {
 	if p.bin, err = find(); err != nil {
 		return nil, err
 	}
@@ -64,9 +80,9 @@ func launch(fsync bool) (_ *process, err error) {
 	if err := p.guard(); err != nil {
 		return nil, err
 	}
-	initdb := p.command("initdb", "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	cmd := makes(p)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, out)
 	}
 	return p, p.run()
 }
@@ -127,10 +143,16 @@ func unprivileged() (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 }
 
+// socketPort is the number in the name of the socket.
+func (p *process) socketPort() int { return cmp.Or(p.port, 5432) }
+
 func (p *process) data() string { return filepath.Join(p.dir, "data") }
 
 func (p *process) url(database string) string {
 	q := url.Values{"host": {p.dir}, "user": {"postgres"}}
+	if p.port != 0 {
+		q.Set("port", strconv.Itoa(p.port))
+	}
 	return (&url.URL{Scheme: "postgres", Path: "/" + database, RawQuery: q.Encode()}).String()
 }
 
@@ -182,8 +204,12 @@ func (p *process) start(ctx context.Context) error {
 	if p.fsync {
 		onOff = "on"
 	}
+	listen := ""
+	if p.port != 0 {
+		listen = "127.0.0.1"
+	}
 	cmd := p.command("postgres", "-D", p.data(), "-k", p.dir,
-		"-c", "listen_addresses=", "-c", "fsync="+onOff, "-c", "synchronous_commit="+onOff, "-c", "full_page_writes="+onOff,
+		"-c", "listen_addresses="+listen, "-c", "port="+strconv.Itoa(p.socketPort()), "-c", "fsync="+onOff, "-c", "synchronous_commit="+onOff, "-c", "full_page_writes="+onOff,
 		"-c", "max_connections=60", "-c", "shared_buffers=64MB", "-c", "max_wal_size=1GB")
 	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
