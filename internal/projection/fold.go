@@ -319,7 +319,7 @@ func (s *State) see(e *entry, id string) *Run {
 		r = &Run{ID: strings.Clone(id)}
 	} else {
 		delete(e.runs, id)
-		e.promoted = append(e.promoted, r.ID)
+		e.obsolete = append(e.obsolete, r.ID)
 	}
 	if old := j.Latest; old != nil {
 		j.Latest = nil

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // forgetIndex finds the jobs of one weight that can be forgotten. It covers entries in
@@ -118,9 +119,32 @@ func (s *State) forget() {
 
 func (s *State) drop(e *entry) {
 	s.touch(e)
-	e.job, e.runs, e.changed, e.promoted = nil, nil, nil, nil
-	e.whole, e.wipe = true, e.inKV
+	if e.inKV && e.job != nil && e.job.Older {
+		s.dropRuns(e)
+	}
+	e.job, e.runs, e.changed = nil, nil, nil
+	e.whole = true
 	e.indexed = term{}
+}
+
+// dropRuns marks the records of a job's runs as obsolete, one by one: a range that is deleted makes Pebble go through
+// all of them that its memtable has, at the next read.
+func (s *State) dropRuns(e *entry) {
+	for id := range e.runs { //house:sorted below
+		e.obsolete = append(e.obsolete, id)
+	}
+	if !e.whole {
+		prefix := appendRunPrefix(nil, e.id)
+		err := s.kv.Scan(prefix, after(prefix), func(key, _ []byte) bool {
+			e.obsolete = append(e.obsolete, string(key[len(prefix):]))
+			return true
+		})
+		if err != nil {
+			s.fail(fmt.Errorf("read runs of job %s: %w", e.id, err))
+		}
+	}
+	slices.Sort(e.obsolete)
+	e.obsolete = slices.Compact(e.obsolete)
 }
 
 // reindex updates the forget index for the jobs that the message touched.

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -76,10 +77,9 @@ type entry struct {
 	runs    map[string]*Run // runs of the job except the latest; some may be only in the KV
 	changed []*Run          // of runs, since the last flush
 
-	promoted []string   // runs that became the latest, and are no longer in the KV
-	whole    bool       // all runs of the job are here: anything in the KV is obsolete
+	obsolete []string   // runs whose records must be deleted from the KV: of a forgotten job, or the latest now
+	whole    bool       // all runs of the job are here: what the KV has of them is the same, or obsolete
 	inKV     bool       // something of the job, or of a forgotten one, may be in the KV
-	wipe     bool       // runs of a forgotten job must be deleted from the KV
 	indexed  term       // under which the job is in the forget index
 	stored   term       // under which it is in the KV
 	member   *setMember // the set under which it is in the KV
@@ -209,6 +209,10 @@ func (s *State) run(e *entry, id string) *Run {
 	if !j.Older || e.whole {
 		return nil
 	}
+	if j.Runs <= maxRunsLoaded {
+		s.loadRuns(e)
+		return e.runs[id]
+	}
 	s.key = append(appendRunPrefix(s.key[:0], e.id), id...)
 	b, err := s.kv.Get(s.key)
 	if err != nil {
@@ -224,6 +228,34 @@ func (s *State) run(e *entry, id string) *Run {
 	}
 	e.keepRun(r)
 	return r
+}
+
+// maxRunsLoaded is the number of runs up to which a job's runs are loaded together. Most runs that are looked for are
+// new, and a store takes as long to find none as to find one: so it is asked once a job, not once a run.
+const maxRunsLoaded = 32
+
+// loadRuns loads the runs of an entry's job that are only in the KV.
+func (s *State) loadRuns(e *entry) {
+	prefix := appendRunPrefix(nil, e.id)
+	var bad error
+	err := s.kv.Scan(prefix, after(prefix), func(key, value []byte) bool {
+		id := string(key[len(prefix):])
+		if e.runs[id] != nil || e.job.Latest != nil && e.job.Latest.ID == id {
+			return true // the KV has an older version
+		}
+		var r *Run
+		if r, bad = decodeRun(id, value); bad == nil {
+			e.keepRun(r)
+		}
+		return bad == nil
+	})
+	if err != nil {
+		err = fmt.Errorf("read runs of job %s: %w", e.id, err)
+	}
+	if err := cmp.Or(bad, err); err != nil {
+		s.fail(err)
+	}
+	e.whole = true
 }
 
 func (e *entry) keepRun(r *Run) {
@@ -295,13 +327,13 @@ func (s *State) flushEntry(e *entry, b Batch) error {
 	if e.job == nil && !e.inKV {
 		return nil // created and deleted between two flushes
 	}
-	if e.wipe {
-		e.wipe = false
-		prefix := appendRunPrefix(nil, e.id)
-		if err := b.DeleteRange(prefix, after(prefix)); err != nil {
+	for _, run := range e.obsolete {
+		s.key = append(appendRunPrefix(s.key[:0], e.id), run...)
+		if err := b.Delete(s.key); err != nil {
 			return err
 		}
 	}
+	e.obsolete = nil
 	if err := s.flushIndexes(e, b); err != nil {
 		return err
 	}
@@ -311,13 +343,6 @@ func (s *State) flushEntry(e *entry, b Batch) error {
 		return b.Delete(s.key)
 	}
 	e.inKV = true
-	for _, run := range e.promoted {
-		s.key = append(appendRunPrefix(s.key[:0], e.id), run...)
-		if err := b.Delete(s.key); err != nil {
-			return err
-		}
-	}
-	e.promoted = nil
 	for _, r := range e.changed {
 		if r == e.job.Latest {
 			continue
