@@ -27,6 +27,7 @@ func Replay(ctx context.Context, events eventlog.Topic, partition int, set *poli
 type Rules struct {
 	Set       *policy.Set
 	Semantics uint32 // version of the semantics
+	Passing   bool   // visit keeps nothing of what it sees
 }
 
 // ReplayBy is Replay with a version of the semantics.
@@ -46,6 +47,9 @@ func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rule
 		return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
 	}
 	defer r.Close()
+	if by.Passing {
+		eventlog.Reuse(r)
+	}
 	chunk := make([]eventlog.Message, 64)
 	for {
 		n, err := r.Read(chunk)

@@ -326,6 +326,7 @@ func (v *Verified) countWaiting(events eventlog.Topic, partition int) error {
 		return err
 	}
 	defer r.Close()
+	eventlog.Reuse(r)
 	chunk := make([]eventlog.Message, 256)
 	for {
 		n, err := r.Read(chunk)

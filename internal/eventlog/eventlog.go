@@ -143,6 +143,14 @@ type Reader interface {
 	Close() error
 }
 
+// Reuse tells a reader that whoever reads needs nothing of what a Read returned after the next one: no payload.
+// A reader that can then uses their memory again.
+func Reuse(r Reader) {
+	if r, ok := r.(interface{ Reuse() }); ok {
+		r.Reuse()
+	}
+}
+
 // Publisher appends to one partition. Publish does not wait for durability: a
 // message is effective when a Reader has returned it. An error does not mean that
 // the message was not written. The payload may be retained until it is durable, and

@@ -66,7 +66,7 @@ func parseFrameHeader(b []byte, seed uint32) (frameHeader, bool, error) {
 
 // open verifies the stored body and returns it decompressed. An uncompressed result
 // aliases the stored body.
-func (h *frameHeader) open(stored []byte) ([]byte, error) {
+func (h *frameHeader) open(stored []byte, to *memory) ([]byte, error) {
 	if checksum(stored) != h.bodyCRC {
 		return nil, fmt.Errorf("the frame body does not match its checksum")
 	}
@@ -76,7 +76,7 @@ func (h *frameHeader) open(stored []byte) ([]byte, error) {
 	if n, err := s2.DecodedLen(stored); err != nil || n != h.raw {
 		return nil, fmt.Errorf("the frame body does not decompress to %d bytes", h.raw)
 	}
-	body, err := s2.Decode(make([]byte, h.raw), stored)
+	body, err := s2.Decode(to.take(h.raw), stored)
 	if err != nil {
 		return nil, fmt.Errorf("decompress the frame body: %w", err)
 	}

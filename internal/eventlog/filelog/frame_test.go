@@ -38,7 +38,7 @@ func decode(b []byte) (msgs []eventlog.Message, whole bool, err error) {
 	if err != nil || !ok || len(b)-frameHeaderBytes < h.stored {
 		return nil, ok, err
 	}
-	body, err := h.open(b[frameHeaderBytes : frameHeaderBytes+h.stored])
+	body, err := h.open(b[frameHeaderBytes:frameHeaderBytes+h.stored], &memory{})
 	if err != nil {
 		return nil, true, err
 	}

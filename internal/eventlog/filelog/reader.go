@@ -25,6 +25,7 @@ type reader struct {
 	mark    mark  // as last seen
 
 	body bodyReader
+	mem  memory
 	skip eventlog.Position // messages up to it are skipped
 }
 
@@ -33,6 +34,9 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 	n, size := 0, 0
 	for n < len(dst) && size < eventlog.ReadBytes && r.err == nil {
 		if r.body.left == 0 {
+			if n > 0 && r.mem.reuse {
+				break // the next frame takes the memory of this one
+			}
 			if more, err := r.advance(); err != nil {
 				r.err = fmt.Errorf("filelog: read partition %d: %w", r.part.id, err)
 				break
@@ -69,6 +73,23 @@ func (r *reader) Close() error {
 	return r.closeFile()
 }
 
+// Reuse implements [eventlog.Reuse].
+func (r *reader) Reuse() { r.mem.reuse = true }
+
+// memory is where bodies are decompressed to.
+type memory struct {
+	reuse bool
+	last  []byte
+}
+
+// take returns n bytes of any content.
+func (m *memory) take(n int) []byte {
+	if !m.reuse || cap(m.last) < n {
+		m.last = make([]byte, n)
+	}
+	return m.last[:n]
+}
+
 func (r *reader) closeFile() error {
 	if r.file == nil {
 		return nil
@@ -96,7 +117,7 @@ func (r *reader) advance() (bool, error) {
 	if err != nil {
 		return false, r.short(err)
 	}
-	body, err := h.open(stored)
+	body, err := h.open(stored, &r.mem)
 	if err != nil {
 		return false, r.damage(err.Error()).err()
 	}

@@ -71,6 +71,7 @@ func (h *history) each(tb testing.TB, topic eventlog.Topic, do func(*eventlog.Me
 		if err != nil {
 			tb.Fatal(err)
 		}
+		eventlog.Reuse(r)
 		for {
 			n, err := r.Read(chunk)
 			if err != nil {

@@ -35,7 +35,8 @@ func examplePolicies(tb testing.TB) *policyfile.Set {
 func replayed(tb testing.TB, topic eventlog.Topic, set *policyfile.Set) (hash chain.Hash, decisions uint64) {
 	tb.Helper()
 	for p := range topic.Partitions() {
-		progress, err := audit.Replay(tb.Context(), topic, p, set.Set, func(*eventlog.Message, *evaluator.Output) error { return nil })
+		by := audit.Rules{Set: set.Set, Semantics: evaluator.SemanticsVersion, Passing: true}
+		progress, err := audit.ReplayBy(tb.Context(), topic, p, by, func(*eventlog.Message, *evaluator.Output) error { return nil })
 		if err != nil {
 			tb.Fatal(err)
 		}
