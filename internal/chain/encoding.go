@@ -23,6 +23,9 @@ const (
 	fieldStateRebuilt       fieldNumber = 10
 )
 
+// recordRoom is what AppendRecord needs beyond the record, while it does not know its length.
+const recordRoom = 2
+
 // AppendRecord appends the canonical encoding of a record.
 func AppendRecord(b []byte, r Record) []byte {
 	return appendMessage(b, r.field(), 2, r.appendBody)
@@ -46,7 +49,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	if err := eachField(body, r.setField); err != nil {
 		return nil, fmt.Errorf("record of kind %d: %w", num, err)
 	}
-	if !bytes.Equal(AppendRecord(nil, r), b) {
+	if !bytes.Equal(AppendRecord(make([]byte, 0, len(b)+recordRoom), r), b) {
 		return nil, fmt.Errorf("record of kind %d: %w: not in the one encoding", num, ErrMalformed)
 	}
 	return r, nil

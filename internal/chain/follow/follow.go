@@ -55,6 +55,7 @@ type Follower struct {
 	chunk  []eventlog.Message
 	held   *Batch             // accepted, but its input is incomplete
 	queue  []eventlog.Message // read from events and not returned
+	room   []eventlog.Message // of the queue
 	handed int                // number of messages in queue that the last Next returned
 }
 
@@ -210,16 +211,30 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 		if err := f.openEvents(); err != nil {
 			return 0, err
 		}
-		grown := append(f.queue, make([]eventlog.Message, readAtOnce)...)
-		k, err := f.events.Read(grown[len(f.queue):])
+		f.makeRoom()
+		k, err := f.events.Read(f.queue[len(f.queue) : len(f.queue)+readAtOnce])
 		if err != nil {
 			return 0, wrap("read events", err)
 		}
-		f.queue = grown[:len(f.queue)+k]
+		f.queue = f.queue[:len(f.queue)+k]
 		if k == 0 {
 			return -1, f.mustReach(to)
 		}
 	}
+}
+
+// makeRoom makes room for readAtOnce messages in the queue, where it can in place of those that were returned.
+func (f *Follower) makeRoom() {
+	need := len(f.queue) + readAtOnce
+	if cap(f.queue) >= need {
+		return
+	}
+	if cap(f.room) < 2*need {
+		f.room = make([]eventlog.Message, 0, 4*need)
+	}
+	n := copy(f.room[:cap(f.room)], f.queue)
+	clear(f.room[n:cap(f.room)])
+	f.queue = f.room[:n]
 }
 
 // CountError reports that the input of an envelope has more or fewer messages than the
