@@ -42,6 +42,7 @@ require (
 )
 
 require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.3 // indirect
 	github.com/andybalholm/brotli v1.1.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-openapi/jsonpointer v1.0.1 // indirect
