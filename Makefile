@@ -29,11 +29,13 @@ help: ## this list
 
 # The build settings of the programs, in the image too. Without cgo they are static, need
 # no C compiler, and build faster, because libzstd in C is not compiled. Everything that
-# make builds uses -trimpath, so that tests share the compiled packages.
+# make builds has the same flags, so that tests share the compiled packages. gRPC's traces
+# would link the template package of the standard library, with which the linker drops
+# no method.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 export CGO_ENABLED ?= 0
-export GOFLAGS ?= -trimpath
-BUILD := go build -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
+export GOFLAGS ?= -trimpath -tags=grpcnotrace
+BUILD := go build -tags=grpcnotrace -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
 
 .PHONY: build run
 BIN ?= bin

@@ -3,6 +3,7 @@ module github.com/refloat/refloat
 go 1.26.0
 
 require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.3
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/apache/pulsar-client-go v0.21.0
@@ -42,7 +43,6 @@ require (
 )
 
 require (
-	github.com/DataDog/datadog-agent/pkg/template v0.85.3 // indirect
 	github.com/andybalholm/brotli v1.1.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-openapi/jsonpointer v1.0.1 // indirect
