@@ -136,13 +136,16 @@ up: ## start a whole deployment with Docker Compose: Pulsar, two of each program
 down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
-.PHONY: chart release reproducible licences vuln
+.PHONY: chart release sign reproducible licences vuln
 RELEASE := go -C internal/tools/release run . $(CURDIR)
 chart: ## lint, render and check the Helm chart in deploy/chart
 	go -C internal/tools/chart vet . && go -C internal/tools/chart test -count=1 .
 
-release: ## build programs, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
+release: ## build programs, Debian packages, a multi-arch image, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
 	go -C internal/tools/release test . && $(RELEASE) build $(VERSION)
+
+sign: ## sign the checksums in dist/ with the minisign key in the file KEY, whose password is in SIGN_PASSWORD
+	$(RELEASE) sign $(abspath $(KEY))
 
 reproducible: ## build one platform of VERSION again, elsewhere and without a cache, and compare
 	$(RELEASE) compare $(VERSION)
