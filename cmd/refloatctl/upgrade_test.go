@@ -92,10 +92,10 @@ func TestOlderData(t *testing.T) {
 			t.Parallel()
 			data := olderDirectory(t)
 			more := jobs(data)
-			inProcess(t, "verify", "--data", data).exits(t, exitFine).says(t, "verified: deciding 315 messages again")
+			inProcess(t, "verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 315 messages again")
 			inProcess(t, append([]string{"jobdb", "verify", "--data", data}, more...)...).exits(t, exitFine)
 			inProcess(t, append([]string{"up", "--data", data, "--feed", recordingFile("chaos"), "--exit-when-drained", "--quiet"}, more...)...).exits(t, exitFine)
-			verified := inProcess(t, "verify", "--data", data).exits(t, exitFine).says(t, "verified: deciding 630 messages again").out
+			verified := inProcess(t, "verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 630 messages again").out
 			var running []string
 			for _, hash := range regexp.MustCompile(`running hash (\w+)`).FindAllStringSubmatch(verified, -1) {
 				running = append(running, hash[1])
