@@ -63,7 +63,7 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade scale e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
 
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
