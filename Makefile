@@ -29,11 +29,13 @@ help: ## this list
 
 # The build settings of the programs, in the image too. Without cgo they are static, need
 # no C compiler, and build faster, because libzstd in C is not compiled. Everything that
-# make builds uses -trimpath, so that tests share the compiled packages.
+# make builds has the same flags, so that tests share the compiled packages. gRPC's traces
+# would link the template package of the standard library, with which the linker drops
+# no method.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 export CGO_ENABLED ?= 0
-export GOFLAGS ?= -trimpath
-BUILD := go build -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
+export GOFLAGS ?= -trimpath -tags=grpcnotrace
+BUILD := go build -tags=grpcnotrace -ldflags='-s -w -X github.com/refloat/refloat/cmd/internal/version.version=$(VERSION)'
 
 .PHONY: build run
 BIN ?= bin
@@ -61,7 +63,7 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
 
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
@@ -113,12 +115,18 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 crash-restarts: ## kill -9 an ingester at each statement, or each KILL_EVERY-th, while it writes restarts of a group and a gang to PostgreSQL
 	KILL_EVERY=$(or $(KILL_EVERY),1) REQUIRE_INTEGRATION=1 go test -vet=off -count=1 -v -timeout=1h -run='^TestKilledInRestart$$' ./internal/test/e2e
 
-.PHONY: e2e e2e-armada chaos secure
+.PHONY: e2e e2e-armada upgrade scale chaos secure
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
 e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armada); RUN=TestArmada/FILE/… selects some, LONG=1 adds the long ones
 	ARMADA_LONG=$(LONG) $(RETEST) "$(ARMADA_TESTS)" -shuffle=$(SHUFFLE) -count=1 -v -timeout=60m -run='$(or $(RUN),.)'
+
+upgrade: ## share partitions between our programs and those of the commit FROM, under load on a real Pulsar broker
+	UPGRADE_FROM=$(or $(FROM),c96f738c6719ee080dffb3a5840d5755ce86947d) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestUpgrade$$' ./internal/test/e2e
+
+scale: ## restart 4 evaluators and 4 ingesters one by one on 64 partitions, under load on a real Pulsar broker
+	SCALE=1 REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)
@@ -134,13 +142,16 @@ up: ## start a whole deployment with Docker Compose: Pulsar, two of each program
 down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
-.PHONY: chart release reproducible licences vuln
+.PHONY: chart release sign reproducible licences vuln
 RELEASE := go -C internal/tools/release run . $(CURDIR)
 chart: ## lint, render and check the Helm chart in deploy/chart
 	go -C internal/tools/chart vet . && go -C internal/tools/chart test -count=1 .
 
-release: ## build programs, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
+release: ## build programs, Debian packages, a multi-arch image, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
 	go -C internal/tools/release test . && $(RELEASE) build $(VERSION)
+
+sign: ## sign the checksums in dist/ with the minisign key in the file KEY, whose password is in SIGN_PASSWORD
+	$(RELEASE) sign $(abspath $(KEY))
 
 reproducible: ## build one platform of VERSION again, elsewhere and without a cache, and compare
 	$(RELEASE) compare $(VERSION)

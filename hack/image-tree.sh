@@ -25,7 +25,7 @@ certificates=/etc/ssl/certs/ca-certificates.crt
 mkdir -p "$out/root/"{bin,etc/ssl/certs} "$out/owned/"{data,checkpoints,jobs,tmp}
 export CGO_ENABLED=0
 stamp=github.com/refloat/refloat/cmd/internal/version
-go build -trimpath -ldflags="-s -w -X $stamp.version=${VERSION:-} -X $stamp.commit=${COMMIT:-}" \
+go build -trimpath -tags=grpcnotrace -ldflags="-s -w -X $stamp.version=${VERSION:-} -X $stamp.commit=${COMMIT:-}" \
 	-o "$out/root/bin/" ./cmd/evaluator ./cmd/ingester ./cmd/refloatctl
 go -C deploy/ready build -trimpath -ldflags='-s -w' -o "$out/root/bin/ready" .
 cp $certificates "$out/root/etc/ssl/certs/"

@@ -11,5 +11,9 @@ import (
 )
 
 func main() {
-	os.Exit(program.Main("evaluator", "Decide the failed runs of an events log", func(c *app.Config) { c.Evaluate = true }))
+	var f flags
+	os.Exit(program.Main(&program.Program{
+		Name: "evaluator", Short: "Decide the failed runs of an events log", NeedsData: true,
+		Bind: f.bind, Complete: f.complete, Run: app.RunEvaluator,
+	}))
 }

@@ -10,5 +10,9 @@ import (
 )
 
 func main() {
-	os.Exit(program.Main("ingester", "Write events and decisions into the job database", func(c *app.Config) { c.Ingest = true }))
+	var f flags
+	os.Exit(program.Main(&program.Program{
+		Name: "ingester", Short: "Write events and decisions into the job database",
+		Bind: f.bind, Complete: f.complete, Run: app.RunIngester,
+	}))
 }

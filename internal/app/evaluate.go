@@ -36,8 +36,8 @@ type owner struct {
 
 func evaluatorOf(partition int) string { return fmt.Sprintf("evaluator of partition %d", partition) }
 
-// evaluate decides one partition.
-func (n *node) evaluate(ctx context.Context, partition int) error {
+// evaluatePartition decides one partition.
+func (n *node) evaluatePartition(ctx context.Context, partition int) error {
 	p := newParts(ctx)
 	return p.wait(n.startEvaluator(p, partition))
 }

@@ -78,33 +78,63 @@ type Config struct {
 type Status struct{ Fed, Total int }
 
 // Run works until ctx ends or everything is drained. Both are a clean end.
-func Run(ctx context.Context, c Config) error { return diskAdvice(run(ctx, c)) }
+func Run(ctx context.Context, c Config) error {
+	return run(ctx, c, roles{evaluate: (*node).startEvaluators, ingest: (*node).ingest})
+}
 
-func run(ctx context.Context, c Config) error {
+// RunEvaluator is Run of a node that evaluates and does not ingest. Programs that call it do not link an ingester.
+func RunEvaluator(ctx context.Context, c Config) error {
+	c.Evaluate, c.Ingest = true, false
+	return run(ctx, c, roles{evaluate: (*node).startEvaluators})
+}
+
+// RunIngester is Run of a node that ingests and does not evaluate. Programs that call it link neither an evaluator nor
+// the API.
+func RunIngester(ctx context.Context, c Config) error {
+	c.Evaluate, c.Ingest = false, true
+	return run(ctx, c, roles{ingest: (*node).ingest})
+}
+
+// roles are what a node does if its Config says so. They are values so that a program links no role that it does not name.
+type roles struct {
+	evaluate func(n *node, p *parts) error
+	ingest   func(n *node, ctx context.Context) error
+}
+
+func run(ctx context.Context, c Config, r roles) error {
 	partitions, total, err := c.partitions()
 	if err != nil {
 		return err
 	}
-	n := &node{Config: c, metrics: NewMetrics(c.Now, c.PolicySeries), total: total}
-	if c.Pulsar != nil {
-		if n.backend, err = OpenPulsar(ctx, *c.Pulsar, c.Instance, c.Log); err != nil {
+	n := &node{Config: c, roles: r, metrics: NewMetrics(c.Now, c.PolicySeries), total: total}
+	p := newParts(ctx)
+	if err := n.serve(p); err != nil { // first: a process that waits for its broker is alive
+		return err
+	}
+	return diskAdvice(errors.Join(n.work(p.ctx, partitions), p.wait(errEnded)))
+}
+
+// work opens the logs, and runs the node on them.
+func (n *node) work(ctx context.Context, partitions int) (err error) {
+	if n.Pulsar != nil {
+		if n.backend, err = OpenPulsar(ctx, *n.Pulsar, n.Instance, n.Log); err != nil {
 			return endedBefore(ctx, err)
 		}
 		return endedBefore(ctx, errors.Join(n.start(ctx), n.backend.Close()))
 	}
-	access := Access{Events: len(c.Feeds) > 0 || c.Evaluate && c.Ingest, Decisions: c.Evaluate, Policies: c.Evaluate}
-	logs, err := c.Data.OpenLogs(partitions, access)
+	access := Access{Events: len(n.Feeds) > 0 || n.Evaluate && n.Ingest, Decisions: n.Evaluate, Policies: n.Evaluate}
+	logs, err := n.Data.OpenLogs(partitions, access)
 	if err != nil {
 		return err
 	}
-	if has := logs.Events.Partitions(); len(c.Feeds) > 0 && has < partitions {
-		if logs, err = c.makeAnew(ctx, logs, partitions, access); err != nil {
+	if has := logs.Events.Partitions(); len(n.Feeds) > 0 && has < partitions {
+		if logs, err = n.makeAnew(ctx, logs, partitions, access); err != nil {
 			return err
 		}
-		c.Log.Info("the data directory had no events yet: its logs were made anew for the partitions of the feeds", slog.Int("partitions", partitions), slog.Int("before", has))
+		n.Log.Info("the data directory had no events yet: its logs were made anew for the partitions of the feeds", slog.Int("partitions", partitions), slog.Int("before", has))
 	}
 	n.backend, n.feedLog = logs.Backend(), logs.Events
-	if c.Evaluate && c.Ingest {
+	if n.Evaluate && n.Ingest {
 		n.backend.Copies = logs.Events.AppendSync
 	}
 	return errors.Join(n.start(ctx), n.backend.Close())
@@ -120,6 +150,7 @@ func endedBefore(ctx context.Context, err error) error {
 
 type node struct {
 	Config
+	roles     roles
 	backend   *Backend
 	feedLog   FeedLog
 	vault     *checkpoint.Vault // nil: no checkpoints
@@ -187,36 +218,21 @@ func (n *node) run(ctx context.Context) error {
 }
 
 func (n *node) startParts(p *parts) error {
-	if err := n.startPolicies(p); err != nil {
-		return err
-	}
-	if err := n.serve(p); err != nil {
-		return err
-	}
-	if err := n.serveAPI(p); err != nil {
-		return err
-	}
-	if n.Policies != "" {
-		p.run("watcher of policy files", n.watched.run)
-	}
-	if n.followed != nil {
-		p.run("follower of Armada's policies", n.followed.Run)
-	}
-	if n.Evaluate {
-		p.run("check for policies", n.warnWithoutPolicies)
-	}
+	n.policyLog = policylog.NewShared(n.backend.Policies)
+	n.policyLog.OnUnusable = n.unusable
+	p.closes("policy log", n.policyLog.Close)
 	fed := make(chan struct{})
+	if n.Evaluate {
+		if err := n.roles.evaluate(n, p); err != nil {
+			return err
+		}
+	}
 	p.run("feed", func(ctx context.Context) error { defer close(fed); return n.feed(ctx) })
 	if n.feedLog != nil && n.Evaluate && n.Ingest && !n.ExitWhenDrained {
 		p.run("inbox of recordings", func(ctx context.Context) error { return n.watchInbox(ctx, fed) })
 	}
-	if n.Evaluate {
-		for partition := range n.backend.Events.Partitions() {
-			p.run(evaluatorOf(partition), func(ctx context.Context) error { return n.evaluate(ctx, partition) })
-		}
-	}
 	if n.Ingest {
-		p.run("ingester", n.ingest)
+		p.run("ingester", func(ctx context.Context) error { return n.roles.ingest(n, ctx) })
 	}
 	if n.backend.Recount != nil {
 		p.run("watcher of partitions", n.watchPartitions)
@@ -236,11 +252,29 @@ func (n *node) startParts(p *parts) error {
 	return nil
 }
 
-// startPolicies opens the policy log, and publishes the policies that this node is given.
+// startEvaluators starts deciding all partitions, and the API over the policies to decide by.
+func (n *node) startEvaluators(p *parts) error {
+	if err := n.startPolicies(p); err != nil {
+		return err
+	}
+	if err := n.serveAPI(p); err != nil {
+		return err
+	}
+	if n.Policies != "" {
+		p.run("watcher of policy files", n.watched.run)
+	}
+	if n.followed != nil {
+		p.run("follower of Armada's policies", n.followed.Run)
+	}
+	p.run("check for policies", n.warnWithoutPolicies)
+	for partition := range n.backend.Events.Partitions() {
+		p.run(evaluatorOf(partition), func(ctx context.Context) error { return n.evaluatePartition(ctx, partition) })
+	}
+	return nil
+}
+
+// startPolicies publishes the policies that this node is given.
 func (n *node) startPolicies(p *parts) (err error) {
-	n.policyLog = policylog.NewShared(n.backend.Policies)
-	n.policyLog.OnUnusable = n.unusable
-	p.closes("policy log", n.policyLog.Close)
 	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
 		n.policies = policylog.NewStore(n.policyLog.Follow(), n.backend.AppendPolicies, n.Now)
 		p.closes("policy store", n.policies.Close)

@@ -1,4 +1,4 @@
-// Package program is the shared main of evaluator and ingester: flags, settings, signals and the exit code.
+// Package program is the shared main of evaluator and ingester: common flags, settings, signals and the exit code.
 package program
 
 import (
@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/cmd/internal/terminal"
@@ -22,26 +24,35 @@ const (
 	exitEnvironment = 3
 )
 
-// Main runs a node with the roles that role enables, until a signal stops it, and returns the exit code.
-func Main(name, short string, role func(*app.Config)) int {
+// Program is what evaluator and ingester do not share.
+type Program struct {
+	Name, Short string
+	NeedsData   bool // also on Pulsar
+	// Bind adds the flags of this program to a command.
+	Bind func(cmd *cobra.Command, c *app.Config)
+	// Complete checks them and derives the rest of the configuration. Its errors are usage errors.
+	Complete func(cmd *cobra.Command, c *app.Config) error
+	Run      func(ctx context.Context, c app.Config) error
+}
+
+// Main runs a program until a signal stops it, and returns the exit code.
+func Main(p *Program) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	f := flags{config: app.Config{Now: time.Now}, usage: true}
+	f := flags{Program: p, config: app.Config{Now: time.Now}, usage: true}
 	f.config.Fatal = func(err error) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, terminal.Safe(err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, terminal.Safe(err.Error()))
 		os.Exit(exitEnvironment)
 	}
-	role(&f.config)
-	cmd := f.command(name, short)
-	err := cmd.ExecuteContext(ctx)
+	err := f.command().ExecuteContext(ctx)
 	switch {
 	case err == nil, errors.Is(err, settings.ErrPrinted):
 		return exitFine
 	case f.usage:
-		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help lists the flags\n", name, terminal.Safe(err.Error()), name)
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s --help lists the flags\n", p.Name, terminal.Safe(err.Error()), p.Name)
 		return exitUsage
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", name, terminal.Safe(err.Error()))
+	fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, terminal.Safe(err.Error()))
 	return exitEnvironment
 }

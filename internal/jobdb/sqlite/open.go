@@ -66,8 +66,21 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	return d, nil
 }
 
+// hasTempDir reports whether SQLite can create the files into which it spills statements that change many rows, and
+// sorts. A container with a read-only root file system often has no place for them.
+func hasTempDir() bool {
+	f, err := os.CreateTemp("", "refloat-*")
+	if err != nil {
+		return false
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name())) == nil
+}
+
 func dsn(path string, q url.Values) string {
 	registerVFS()
+	if !hasTempDir() {
+		q["_pragma"] = append(q["_pragma"], "temp_store(MEMORY)")
+	}
 	q.Set("vfs", unmappedVFS)
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }

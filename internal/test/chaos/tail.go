@@ -43,7 +43,7 @@ func newTail(topic eventlog.Topic, p int) *tail {
 func (t *tail) run(ctx context.Context) {
 	at := eventlog.Start
 	for ctx.Err() == nil {
-		err := t.follow(ctx, &at)
+		err := e2e.Follow(ctx, t.topic, t.partition, &at, func(m eventlog.Message) error { return t.take(m.Payload) })
 		if err != nil && !errors.Is(err, eventlog.ErrTransient) {
 			t.mu.Lock()
 			t.broken = fmt.Errorf("decisions of partition %d after %v: %w", t.partition, at, err)
@@ -54,35 +54,6 @@ func (t *tail) run(ctx context.Context) {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-		}
-	}
-}
-
-func (t *tail) follow(ctx context.Context, at *eventlog.Position) error {
-	r, err := t.topic.Open(t.partition, *at)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	chunk := make([]eventlog.Message, 64)
-	for {
-		n, err := r.Read(chunk)
-		if err != nil {
-			return err
-		}
-		for _, m := range chunk[:n] {
-			*at = m.Position
-			if err := t.take(m.Payload); err != nil {
-				return err
-			}
-		}
-		if n > 0 {
-			continue
-		}
-		select {
-		case <-r.Changed():
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -62,7 +62,7 @@ func (d *Deployment) Check(ctx context.Context, read Reader) (_ Sum, violations 
 			found = append(found, fmt.Sprintf("verify: %v", err))
 		}
 		sum.Running = append(sum.Running, verified.Progress.Running.String())
-		rows, n, err := l.rows(ctx, d.Database(), p)
+		rows, n, err := l.rows(ctx, d.jobDB(), p)
 		if err != nil {
 			found = append(found, fmt.Sprintf("job database: %v", err))
 		}
@@ -111,8 +111,8 @@ func (l *Logs) scan(p int, read Reader, sum *Sum) (found []string, err error) {
 const ingesterDelay = 20 * time.Second
 
 // rows compares the job database with what the logs demand.
-func (l *Logs) rows(ctx context.Context, file string, p int) (found []string, rows int, err error) {
-	db, err := sqlite.OpenReader(ctx, file)
+func (l *Logs) rows(ctx context.Context, at string, p int) (found []string, rows int, err error) {
+	db, err := app.ReadJobDB(ctx, at)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -204,7 +204,7 @@ func (d *Deployment) Answered(ctx context.Context, upTo []eventlog.Position) err
 
 // positions returns the position up to which the job database answers events.
 func (d *Deployment) positions(ctx context.Context) (map[int]eventlog.Position, error) {
-	db, err := sqlite.OpenReader(ctx, d.Database())
+	db, err := app.ReadJobDB(ctx, d.jobDB())
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Deployment struct {
 	Namespace     string
 	Dir           string // state, checkpoints, job database and logs of our programs
 	Policies      string // directory; empty: none
+	JobDB         string // URL; empty: Database
 }
 
 func (d *Deployment) namespace() string { return filepath.Base(d.Namespace) }
@@ -31,6 +33,8 @@ func (d *Deployment) Topic(name string) string { return "persistent://" + d.Name
 
 // Database is the file of the job database.
 func (d *Deployment) Database() string { return filepath.Join(d.Dir, "jobs.sqlite") }
+
+func (d *Deployment) jobDB() string { return cmp.Or(d.JobDB, "sqlite://"+d.Database()) }
 
 // Checkpoints is the directory of the shared checkpoints.
 func (d *Deployment) Checkpoints() string { return filepath.Join(d.Dir, "checkpoints") }
@@ -99,7 +103,7 @@ func (d *Deployment) Evaluator(name string, proxy *Proxy, extra ...string) (*Pro
 
 // Ingester starts an ingester.
 func (d *Deployment) Ingester(name string, extra ...string) (*Process, error) {
-	args := append(d.cluster(nil), "--job-db", "sqlite://"+d.Database(), "--listen", "127.0.0.1:0", "--instance", name)
+	args := append(d.cluster(nil), "--job-db", d.jobDB(), "--listen", "127.0.0.1:0", "--instance", name)
 	return Start(name, d.log(name), d.Programs.Ingester, append(args, extra...)...)
 }
 
@@ -163,6 +167,36 @@ func Each(t eventlog.Topic, p int, fn func(eventlog.Message) error) (err error) 
 			if err := fn(m); err != nil {
 				return fmt.Errorf("partition %d at %v: %w", p, m.Position, err)
 			}
+		}
+	}
+}
+
+// Follow calls fn with each message of a partition after at, also with those to come, until ctx ends. It moves at along.
+func Follow(ctx context.Context, t eventlog.Topic, p int, at *eventlog.Position, fn func(eventlog.Message) error) error {
+	r, err := t.Open(p, *at)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	chunk := make([]eventlog.Message, 64)
+	for {
+		n, err := r.Read(chunk)
+		if err != nil {
+			return err
+		}
+		for _, m := range chunk[:n] {
+			*at = m.Position
+			if err := fn(m); err != nil {
+				return err
+			}
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-r.Changed():
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

@@ -62,7 +62,11 @@ func newWorldOn(t *testing.T, b *pulsartest.Broker, partitions int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	within := limit
+	if os.Getenv("SCALE") != "" {
+		within *= 5
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	w := &world{t: t, ctx: ctx, broker: b, Deployment: &Deployment{
 		Programs: built, URL: b.URL, AdminURL: b.AdminURL, Namespace: b.Namespace(t), Dir: t.TempDir(),

@@ -1,6 +1,7 @@
 // Command release builds what a release consists of, and checks it:
 //
-//	release ROOT build VERSION     programs, SBOMs, chart and checksums, into ROOT/dist
+//	release ROOT build VERSION     programs, Debian packages, image, SBOMs, chart and checksums, into ROOT/dist
+//	release ROOT sign KEY          signs the checksums in ROOT/dist
 //	release ROOT compare VERSION   builds one platform twice and compares the digests
 //	release ROOT licences          the licences of all modules in the programs
 //
@@ -27,11 +28,16 @@ var (
 	platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
 )
 
+// megabytes are what a program for Linux may have, so that it does not grow unnoticed.
+var megabytes = map[string]int64{"evaluator": 44, "ingester": 39, "refloatctl": 69}
+
 func main() {
-	err := errors.New("usage: release ROOT build|compare VERSION, or release ROOT licences")
+	err := errors.New("usage: release ROOT build|compare VERSION, release ROOT sign KEY, or release ROOT licences")
 	switch args := os.Args[1:]; {
 	case len(args) == 3 && args[1] == "build":
 		err = build(args[0], args[2])
+	case len(args) == 3 && args[1] == "sign":
+		err = sign(filepath.Join(args[0], "dist"), args[2])
 	case len(args) == 3 && args[1] == "compare":
 		err = compare(args[0], args[2])
 	case len(args) == 2 && args[1] == "licences":
@@ -58,6 +64,7 @@ func build(root, version string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	image := newImages(version, when)
 	for _, platform := range platforms {
 		system, arch, _ := strings.Cut(platform, "/")
 		name := fmt.Sprintf("refloat-%s-%s-%s", version, system, arch)
@@ -68,6 +75,16 @@ func build(root, version string) error {
 		if err := pack(filepath.Join(dist, name+".tar.gz"), name, when, slices.Concat(in(dir, programs), in(root, []string{"LICENSE", "CHANGELOG.md"}))); err != nil {
 			return err
 		}
+		if system == "linux" {
+			err := errors.Join(
+				debian(filepath.Join(dist, "refloat_"+debianVersion(version)+"_"+arch+".deb"), root, dir, version, arch, when),
+				run(filepath.Join(root, "deploy/ready"), []string{"GOOS=" + system, "GOARCH=" + arch}, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "ready"), "."),
+				image.add(dir, arch),
+			)
+			if err != nil {
+				return err
+			}
+		}
 		if platform == platforms[0] {
 			for _, program := range programs {
 				if err := sbom(filepath.Join(dir, program), version, filepath.Join(dist, program+".cdx.json")); err != nil {
@@ -75,6 +92,9 @@ func build(root, version string) error {
 				}
 			}
 		}
+	}
+	if err := image.write(filepath.Join(dist, "refloat-"+version+"-image.tar")); err != nil {
+		return err
 	}
 	if err := run(filepath.Join(root, "internal/tools/chart"), nil, "go", "run", ".", "package", version, strconv.FormatInt(when.Unix(), 10), dist); err != nil {
 		return err
@@ -116,7 +136,7 @@ func compare(root, version string) error {
 	return nil
 }
 
-// makeBuild builds the programs for a platform, and sees to it that those for Linux are static.
+// makeBuild builds the programs for a platform, and sees to it that those for Linux are static and not too large.
 func makeBuild(root, dir, version, platform string, env ...string) error {
 	system, arch, _ := strings.Cut(platform, "/")
 	env = append(env, "GOOS="+system, "GOARCH="+arch)
@@ -126,7 +146,15 @@ func makeBuild(root, dir, version, platform string, env ...string) error {
 	if system != "linux" {
 		return nil
 	}
-	for _, file := range in(dir, programs) {
+	for _, program := range programs {
+		file := filepath.Join(dir, program)
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		if info.Size() > megabytes[program]*1e6 {
+			return fmt.Errorf("%s has %d bytes, more than %d MB: docs/internals/dependencies.md says what weighs", file, info.Size(), megabytes[program])
+		}
 		f, err := elf.Open(file)
 		if err != nil {
 			return err
@@ -189,7 +217,7 @@ func run(dir string, env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
 	// Later ones win. A caller's GOOS is not for the tools that are run.
-	cmd.Env = append(append(os.Environ(), "GOOS=", "GOARCH=", "CGO_ENABLED=0", "GOFLAGS=-trimpath"), env...)
+	cmd.Env = append(append(os.Environ(), "GOOS=", "GOARCH=", "CGO_ENABLED=0", "GOFLAGS=-trimpath -tags=grpcnotrace"), env...)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}

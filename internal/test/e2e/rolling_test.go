@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/test/pgtest"
+)
+
+// late is how long after its event a decision may come while processes are restarted one by one.
+const late = 5 * time.Second
+
+// TestScale restarts evaluators and ingesters one by one under load, on PostgreSQL. SCALE=1 makes it large (`make scale`).
+func TestScale(t *testing.T) {
+	partitions, processes, rate := 6, 2, 60
+	if os.Getenv("SCALE") != "" {
+		partitions, processes, rate = 64, 4, 320
+	}
+	w := newWorld(t, partitions)
+	w.JobDB = pgtest.Database(t)
+	var evaluators, ingesters []*Process
+	for i := range processes {
+		evaluators = append(evaluators, w.evaluator(fmt.Sprintf("e%d", i)))
+		ingesters = append(ingesters, w.ingester(fmt.Sprintf("i%d", i)))
+	}
+	w.live(partitions, evaluators...)
+	l := newLoad(w, rate)
+	began := time.Now()
+	calm := time.After(5 * time.Second)
+	<-calm
+	rolling := time.Now()
+	for i := range processes {
+		w.must(ingesters[i].Term(w.ctx))
+		ingesters[i] = w.ingester(fmt.Sprintf("i%d", i))
+		w.must(evaluators[i].Term(w.ctx))
+		evaluators[i] = w.evaluator(fmt.Sprintf("e%d", i))
+		w.live(partitions, evaluators...)
+	}
+	rolled := time.Since(rolling)
+	l.end()
+	sum := w.settledAndRight() // no decision is made twice
+	all, during, handOvers := l.latencies(began), l.latencies(rolling), l.handOvers(rolling)
+	t.Logf("%d partitions, %d evaluators and %d ingesters, %d events a second, restarted in %v: %d messages, %d failed runs, %d claims",
+		partitions, processes, processes, rate, rolled.Round(time.Millisecond), sum.Messages, sum.Failed, sum.Claims)
+	logTimes(t, "event to decision", all)
+	logTimes(t, "event to decision from the first restart on", during)
+	logTimes(t, "hand-over of a partition", handOvers)
+	if sum.Failed == 0 || len(handOvers) < partitions/2 {
+		t.Errorf("%d failed runs and %d hand-overs show nothing", sum.Failed, len(handOvers))
+	}
+	if longest := at(1, during); longest > late {
+		t.Errorf("a decision came %v after its event, want %v", longest, late)
+	}
+}
