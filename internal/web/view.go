@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -15,11 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
-
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -155,8 +153,8 @@ func (p *page) parse(at *route) error {
 // arg returns a value of the query or form, without space around it.
 func (p *page) arg(name string) string { return strings.TrimSpace(p.form.Get(name)) }
 
-// searched returns the text of the search field.
-func (p *page) searched() string {
+// Asked returns the text of the search field.
+func (p *page) Asked() string {
 	if p.form == nil || p.r.URL.Path != "/search" {
 		return ""
 	}
@@ -198,8 +196,8 @@ func link(path string, pairs ...string) string {
 	return address(path, v)
 }
 
-// navigation is the navigation.
-func (p *page) navigation() []navEntry {
+// Nav is the navigation.
+func (p *page) Nav() []navEntry {
 	return []navEntry{
 		{"/", "Start"},
 		{"/decisions", "Decisions"},
@@ -217,16 +215,16 @@ func (p *page) navigation() []navEntry {
 
 type navEntry struct{ Path, Name string }
 
-// signedIn is the signed-in user; "": nobody signs in here.
-func (p *page) signedIn() string {
+// Who is the signed-in user; "": nobody signs in here.
+func (p *page) Who() string {
 	if !p.who.Verified {
 		return ""
 	}
 	return p.who.Name
 }
 
-// inForce lists the overrides that hold now, for the notice on each page.
-func (p *page) inForce() []override {
+// InForce lists the overrides that hold now, for the notice on each page.
+func (p *page) InForce() []override {
 	if p.status == http.StatusUnauthorized || p.status == http.StatusForbidden || p.site.API.Store == nil {
 		return nil
 	}
@@ -309,14 +307,7 @@ func columns(names ...string) []column {
 	return all
 }
 
-// functions are what templates call. They call no methods: the linker keeps every exported method of a program with
-// the template packages of the standard library, and the one used here differs from them in nothing else.
 var functions = template.FuncMap{
-	// what each page shows around its content
-	"searched":   (*page).searched,
-	"navigation": (*page).navigation,
-	"signedin":   (*page).signedIn,
-	"inforce":    (*page).inForce,
 	// day and clock show a time: its day, and its time of the day in UTC.
 	"day":   func(t string) string { return part(t, "2006-01-02") },
 	"clock": func(t string) string { return part(t, "15:04:05") },
@@ -329,15 +320,11 @@ var functions = template.FuncMap{
 	"kind":  kind,
 	// memberkind is the class of a member of a group.
 	"memberkind": memberKind,
-	"member":     (*jobdb.Job).MemberShown,
-	// why a failed run was not decided
-	"undecided":   (*query.StoryOfRun).Undecided,
-	"differences": (*whatif.Result).Differences,
-	"joblink":     jobLink,
-	"part":        tableOf,
-	"lines":       func(s string) []string { return strings.Split(s, "\n") },
-	"add":         func(a, b int) int { return a + b },
-	"arr":         func(all ...any) []any { return all },
+	"joblink":    jobLink,
+	"part":       tableOf,
+	"lines":      func(s string) []string { return strings.Split(s, "\n") },
+	"add":        func(a, b int) int { return a + b },
+	"arr":        func(all ...any) []any { return all },
 }
 
 func part(t, layout string) string {

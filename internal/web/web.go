@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -13,8 +14,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/query"
