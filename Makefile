@@ -30,8 +30,8 @@ help: ## this list
 # The build settings of the programs, in the image too. Without cgo they are static, need
 # no C compiler, and build faster, because libzstd in C is not compiled. Everything that
 # make builds has the same flags, so that tests share the compiled packages. gRPC's traces
-# would link the template package of the standard library, with which the linker drops
-# no method.
+# would link the template package of the standard library, and then every exported
+# method, into the ingester too.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 export CGO_ENABLED ?= 0
 export GOFLAGS ?= -trimpath -tags=grpcnotrace
@@ -125,8 +125,8 @@ e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armad
 upgrade: ## share partitions between our programs and those of the commit FROM, under load on a real Pulsar broker
 	UPGRADE_FROM=$(or $(FROM),c96f738c6719ee080dffb3a5840d5755ce86947d) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestUpgrade$$' ./internal/test/e2e
 
-scale: ## restart 4 evaluators and 4 ingesters one by one on 64 partitions, under load on a real Pulsar broker
-	SCALE=1 REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e
+scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker
+	SCALE=$(or $(SCALE),4) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
 	go run ./internal/test/chaos --limit 5m --faults $(FAULTS)

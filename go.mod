@@ -3,7 +3,6 @@ module github.com/refloat/refloat
 go 1.26.0
 
 require (
-	github.com/DataDog/datadog-agent/pkg/template v0.85.3
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/apache/pulsar-client-go v0.21.0

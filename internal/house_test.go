@@ -57,43 +57,39 @@ var forTests = []string{"internal/test", "internal/convert/conformance", "intern
 // further than the packages that it is for. What lies under forTests, and tests,
 // may import any.
 var drivers = map[string]string{
-	"github.com/DataDog/datadog-agent/pkg/template": "internal/web internal/simulate",
-	"github.com/KimMachineGun/automemlimit":         "internal/app",
-	"github.com/agnivade/levenshtein":               "internal/suggest",
-	"github.com/apache/pulsar-client-go":            "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
-	"github.com/cenkalti/backoff/v5":                "internal/app",
-	"github.com/cockroachdb/pebble/v2":              "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
-	"github.com/coreos/go-oidc/v3":                  "internal/api",
-	"github.com/dustin/go-humanize":                 "internal/app",
-	"github.com/grpc-ecosystem/grpc-gateway":        "internal/api",
-	"github.com/jackc/pgx/v5":                       "internal/jobdb internal/armada internal/doctor internal/app internal/schedulerdb",
-	"github.com/klauspost/compress":                 "internal/eventlog/filelog internal/policylog",
-	"github.com/mattn/go-isatty":                    "cmd/refloatctl",
-	"github.com/minio/minio-go/v7":                  "internal/checkpoint/storage",
-	"github.com/parquet-go/parquet-go":              "cmd/internal/export",
-	"github.com/prometheus/client_golang":           "internal/app internal/eventlog/pulsarlog",
-	"github.com/spf13/cobra":                        "cmd",
-	"github.com/spf13/pflag":                        "cmd",
-	"github.com/tidwall/btree":                      "internal/projection",
-	"go.yaml.in/yaml/v4":                            "internal/authoring internal/convert internal/policy internal/simulate cmd",
-	"golang.org/x/crypto":                           "internal/api",
-	"golang.org/x/sync":                             "internal/audit internal/sink internal/app cmd",
-	"golang.org/x/term":                             "cmd/internal/show",
-	"golang.org/x/time":                             "internal/api internal/app",
-	"google.golang.org/genproto":                    "internal/api",
-	"gonum.org/v1/gonum":                            "internal/simulate",
-	"google.golang.org/grpc":                        "internal/api internal/armada/policysync cmd/refloatctl",
-	"google.golang.org/protobuf":                    "events internal cmd",
-	"k8s.io/api":                                    "internal/convert",
-	"k8s.io/apimachinery":                           "internal/convert internal/schedulerdb internal/simulate",
-	"github.com/ncruces/go-sqlite3":                 "internal/jobdb/sqlite",
+	"github.com/KimMachineGun/automemlimit":  "internal/app",
+	"github.com/agnivade/levenshtein":        "internal/suggest",
+	"github.com/apache/pulsar-client-go":     "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
+	"github.com/cenkalti/backoff/v5":         "internal/app",
+	"github.com/cockroachdb/pebble/v2":       "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
+	"github.com/coreos/go-oidc/v3":           "internal/api",
+	"github.com/dustin/go-humanize":          "internal/app",
+	"github.com/grpc-ecosystem/grpc-gateway": "internal/api",
+	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app internal/schedulerdb",
+	"github.com/klauspost/compress":          "internal/eventlog/filelog internal/policylog",
+	"github.com/mattn/go-isatty":             "cmd/refloatctl",
+	"github.com/minio/minio-go/v7":           "internal/checkpoint/storage",
+	"github.com/parquet-go/parquet-go":       "cmd/internal/export",
+	"github.com/prometheus/client_golang":    "internal/app internal/eventlog/pulsarlog",
+	"github.com/spf13/cobra":                 "cmd",
+	"github.com/spf13/pflag":                 "cmd",
+	"github.com/tidwall/btree":               "internal/projection",
+	"go.yaml.in/yaml/v4":                     "internal/authoring internal/convert internal/policy internal/simulate cmd",
+	"golang.org/x/crypto":                    "internal/api",
+	"golang.org/x/sync":                      "internal/audit internal/sink internal/app cmd",
+	"golang.org/x/term":                      "cmd/internal/show",
+	"golang.org/x/time":                      "internal/api internal/app",
+	"google.golang.org/genproto":             "internal/api",
+	"gonum.org/v1/gonum":                     "internal/simulate",
+	"google.golang.org/grpc":                 "internal/api internal/armada/policysync cmd/refloatctl",
+	"google.golang.org/protobuf":             "events internal cmd",
+	"k8s.io/api":                             "internal/convert",
+	"k8s.io/apimachinery":                    "internal/convert internal/schedulerdb internal/simulate",
+	"github.com/ncruces/go-sqlite3":          "internal/jobdb/sqlite",
 }
 
 // never holds what the layers would allow: a package, and what it must not import.
 var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
-
-// linksAll are packages of which a program that links them keeps all exported methods.
-var linksAll = []string{"html/template", "text/template"}
 
 // pure files see no clock, no chance, no I/O, no goroutine and no map order;
 // shell files are the exceptions among them.
@@ -282,8 +278,6 @@ func (h *house) inspectImports(f *file) {
 		case isOurs && strings.HasPrefix(ours, "cmd/") && (!inCmd || !strings.HasPrefix(ours, "cmd/internal/")):
 			h.report(spec, "%s: nothing imports a program", p)
 		case f.test:
-		case slices.Contains(linksAll, p):
-			h.report(spec, "%s: programs that link it grow by a quarter: use github.com/DataDog/datadog-agent/pkg/template", p)
 		case !hasFlags && under(p, cmdOnly):
 			h.report(spec, "%s: only cmd/ reads flags and signals", p)
 		case test:

@@ -21,7 +21,8 @@ var parts = map[string][]string{
 	},
 }
 
-// callsMethods links all exported methods into a program that links it.
+// callsMethods links all exported methods into a program that links it, which makes it a quarter larger: the page's
+// templates need it, and the ingester has no page.
 const callsMethods = "text/template.(*state).evalField"
 
 func TestLinked(t *testing.T) {
@@ -44,7 +45,7 @@ func TestLinked(t *testing.T) {
 				}
 			}
 		}
-		if linked[callsMethods] {
+		if program == "ingester" && linked[callsMethods] {
 			t.Errorf("the %s links %s", program, callsMethods)
 		}
 	}

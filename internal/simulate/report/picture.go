@@ -2,13 +2,12 @@ package report
 
 import (
 	"fmt"
+	"html/template"
 	"math"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
 
 // palette has colors that can be told from light and from dark backgrounds.

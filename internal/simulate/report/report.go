@@ -3,9 +3,8 @@ package report
 import (
 	_ "embed" // the page
 	"fmt"
+	"html/template"
 	"io"
-
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/simulate"

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,12 +14,17 @@ import (
 // late is how long after its event a decision may come while processes are restarted one by one.
 const late = 5 * time.Second
 
-// TestScale restarts evaluators and ingesters one by one under load, on PostgreSQL. SCALE=1 makes it large (`make scale`).
+// TestScale restarts evaluators and ingesters one by one under load, on PostgreSQL: SCALE is their number of each, and
+// there are 16 partitions for each pair.
 func TestScale(t *testing.T) {
-	partitions, processes, rate := 6, 2, 60
-	if os.Getenv("SCALE") != "" {
-		partitions, processes, rate = 64, 4, 320
+	processes, err := strconv.Atoi(cmp.Or(os.Getenv("SCALE"), "0"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	if processes == 0 {
+		t.Skip("set SCALE to a number of evaluators, as `make scale` does; it takes minutes")
+	}
+	partitions, rate := 16*processes, 80*processes
 	w := newWorld(t, partitions)
 	w.JobDB = pgtest.Database(t)
 	var evaluators, ingesters []*Process
