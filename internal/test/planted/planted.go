@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,27 @@ type Bug struct {
 func (b *Bug) Fits(t testing.TB) {
 	t.Helper()
 	b.source(t, Root(t))
+}
+
+// Has fails the test unless a package, such as ./internal/api, has a test whose name the pattern matches whole: a bug whose test was
+// renamed would be caught by nobody.
+func Has(t testing.TB, tests, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(Root(t), filepath.FromSlash(tests), "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`(?m)^func (?:` + pattern + `)\(\w+ \*testing\.[TF]\)`)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if named.Match(source) {
+			return
+		}
+	}
+	t.Errorf("%s has no test %s", tests, pattern)
 }
 
 // Root is the root of the repository.

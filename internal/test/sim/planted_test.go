@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/refloat/refloat/internal/test/planted"
 )
 
 // net is a test that must catch planted bugs.
@@ -60,6 +62,9 @@ func TestPlantedBugsFit(t *testing.T) {
 	t.Parallel()
 	for _, b := range append(simulated(), plantedForModel()...) {
 		t.Run(b.rule+" "+b.what, func(t *testing.T) { b.planted().Fits(t) })
+	}
+	for _, by := range []net{bySimulation, byModel} {
+		planted.Has(t, by.tests, by.test)
 	}
 }
 
