@@ -38,17 +38,29 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 	if err != nil {
 		return evaluator.Explanation{}, err
 	}
-	x := evaluator.Explain(set, f, evaluator.SemanticsVersion)
-	if c.Decision.Member == nil && x.Verdict.Delay.Milliseconds() != c.Decision.DelayMS { // an earlier version decided it: which one, rows do not say
-		x = evaluator.Explain(set, f, 1)
+	newest := evaluator.Explain(set, f, evaluator.SemanticsVersion)
+	differs := c.differs(&newest.Verdict)
+	// Rows do not say which version of the semantics decided it: it is the newest that gives the same.
+	for v := uint32(evaluator.SemanticsVersion); v > 0; v-- {
+		x := evaluator.Explain(set, f, v)
+		delayed := c.Decision.Member != nil || x.Verdict.Delay.Milliseconds() == c.Decision.DelayMS
+		if delayed && c.differs(&x.Verdict) == nil {
+			return x, nil
+		}
 	}
-	if c.Decision.Member != nil {
-		return x, c.differsAsMember(&x.Verdict)
+	return newest, differs
+}
+
+// differs compares a verdict with the decision.
+func (c Case) differs(v *policy.Verdict) error {
+	d := c.Decision
+	if d.Member != nil {
+		return c.differsAsMember(v)
 	}
-	if v, d := &x.Verdict, c.Decision; v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
-		return x, fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
+	if v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
+		return fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
 	}
-	return x, nil
+	return nil
 }
 
 // differsAsMember compares what the policies of a member say with its decision, of which

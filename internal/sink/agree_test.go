@@ -18,6 +18,12 @@ import (
 // envelope per message. Nothing is forgotten.
 func decide(t *testing.T, h model.History) (events, decisions *memTopic) {
 	t.Helper()
+	return decideBy(t, h, 1)
+}
+
+// decideBy decides by a version of the semantics.
+func decideBy(t *testing.T, h model.History, version uint32) (events, decisions *memTopic) {
+	t.Helper()
 	const forever = math.MaxInt64 / 1_000_000 / 16
 	state, err := projection.NewState(projection.NewMemory(), projection.NoWatermark, forever*1_000_000)
 	if err != nil {
@@ -32,7 +38,7 @@ func decide(t *testing.T, h model.History) (events, decisions *memTopic) {
 		t.Fatal(err)
 	}
 	p := &evaluator.Processor{State: state, Rules: evaluator.Rules{Generation: 1, Set: set.Set}}
-	p.Activate([]chain.Record{&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: forever}})
+	p.Activate([]chain.Record{&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: forever}, &chain.SemanticsActivated{Version: version}})
 	events, decisions = newTopic(1), newTopic(1)
 	c := newChain(t, decisions, 0)
 	for _, m := range h.Messages {
