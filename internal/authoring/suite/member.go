@@ -118,7 +118,7 @@ func (t *Trial) peers(m *member) []*member {
 }
 
 func (t *Trial) fail(m *member, e *Event, at int64) ([]chain.Record, Outcome, error) {
-	run, f := "", *e.Fail
+	run, f, started := "", *e.Fail, m.live || e.Late
 	var err error
 	switch {
 	case e.Late:
@@ -142,6 +142,9 @@ func (t *Trial) fail(m *member, e *Event, at int64) ([]chain.Record, Outcome, er
 	happened, raw, err := f.events(m.job.ID, run)
 	if err != nil {
 		return nil, Outcome{}, err
+	}
+	if started && f.Node != "" { // its start named no node
+		happened = append([]*pb.Event{runningOn(f.Node, m.job.ID, run)}, happened...)
 	}
 	records, err := t.step(at, happened...)
 	if err != nil {

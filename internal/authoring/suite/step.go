@@ -83,6 +83,13 @@ func running(job, run string) *pb.Event {
 	return &pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: job, RunId: run}}}
 }
 
+// runningOn reports that a run is running on a node.
+func runningOn(node, job, run string) *pb.Event {
+	e := running(job, run)
+	e.GetJobRunRunning().ResourceInfos = []*pb.KubernetesResourceInfo{{Info: &pb.KubernetesResourceInfo_PodInfo{PodInfo: &pb.PodInfo{NodeName: node}}}}
+	return e
+}
+
 // events returns the events by which a run fails, and the encoding of its error.
 func (f *Failure) events(job, run string) (all []*pb.Event, raw []byte, err error) {
 	reported := f.error()

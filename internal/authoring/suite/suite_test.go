@@ -415,3 +415,45 @@ func TestJobOfGang(t *testing.T) {
 		}
 	}
 }
+
+// TestNode: a test says on which node a run failed, whatever ended it, also of a member that it started.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	set, err := policyfile.Parse([]policyfile.File{{Name: "p.yaml", Data: []byte(`apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: p}
+spec:
+  defaultAction: Retry
+  antiAffinity: {mode: node}
+---
+{kind: Queue, name: q, retryPolicies: [p]}
+---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: g}
+spec: {parts: [{name: main, members: 2}]}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := parsed(t, `kind: RetryPolicyTest
+tests:
+- name: a job
+  job: {queue: q}
+  events:
+  - {fail: {exitCode: 1, node: gpu-1}, expect: {avoidNodes: [gpu-1]}}
+  - {fail: {condition: LeaseExpired, node: gpu-2}, expect: {avoidNodes: [gpu-2]}}
+- name: a member that was started
+  group: {policy: g}
+  job: {queue: q}
+  events:
+  - {start: main}
+  - {member: main/0/0, fail: {exitCode: 1, node: gpu-1}, expect: {avoidNodes: [gpu-1]}}
+  - {member: main/0/1, fail: {condition: LeaseExpired, node: gpu-1}, expect: {avoidNodes: [gpu-1]}}
+`)
+	for _, r := range ran(s, func([]string) (*policyfile.Set, error) { return set, nil }) {
+		if r.Failed() {
+			t.Error(r.Explain("f"))
+		}
+	}
+}
