@@ -22,7 +22,7 @@ var commandGroups = []struct{ title, commands string }{
 func sortIntoGroups(root *cobra.Command) {
 	for _, g := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
-		for _, name := range strings.Fields(g.commands) {
+		for name := range strings.FieldsSeq(g.commands) {
 			for _, cmd := range root.Commands() {
 				if cmd.Name() == name {
 					cmd.GroupID = g.title

@@ -14,7 +14,7 @@ func TestHelpIsGrouped(t *testing.T) {
 	root := newRoot()
 	grouped := map[string]bool{"completion": true, "help": true, "version": true, connectionTopic: true}
 	for _, g := range commandGroups {
-		for _, name := range strings.Fields(g.commands) {
+		for name := range strings.FieldsSeq(g.commands) {
 			if grouped[name] {
 				t.Errorf("%s stands in two groups", name)
 			}

@@ -8,11 +8,11 @@ import (
 // Labels is a matcher on one label of the failure, which must be among these. They are sorted.
 type Labels[L label] []string
 
-// Categories is onFailureCategory of a rule, Subcategories onFailureSubcategory.
-type (
-	Categories    = Labels[category]
-	Subcategories = Labels[subcategory]
-)
+// Categories is onFailureCategory of a rule.
+type Categories = Labels[category]
+
+// Subcategories is onFailureSubcategory of a rule.
+type Subcategories = Labels[subcategory]
 
 type (
 	category    struct{}

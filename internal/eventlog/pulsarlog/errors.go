@@ -64,6 +64,7 @@ func (c *Config) refusal(why refusal, reason error) error {
 			eventlog.ErrTransient, reason, c.named("TLS.CAFile", c.TLS.CAFile), c.name("ServiceURL"))
 	case noIdentity:
 		return fmt.Errorf("%w: no credentials to authenticate with (%w)", eventlog.ErrTransient, reason)
+	case notRefused:
 	}
 	return fmt.Errorf("%w: %w", eventlog.ErrTransient, reason)
 }

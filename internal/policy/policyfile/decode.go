@@ -113,9 +113,8 @@ func (d *decoder) leaf(n *yaml.Node, path string, to leaf) {
 		return
 	}
 	f := to.parse(n.Value)
-	switch to.(type) {
-	case *plain, *label, *queueName:
-		if hidden := invisible(n.Value); hidden != (fault{}) && !d.logged {
+	if _, ok := to.(*pattern); !ok && !d.logged { // a pattern may be about what is invisible
+		if hidden := invisible(n.Value); hidden != (fault{}) {
 			f = hidden
 		}
 	}

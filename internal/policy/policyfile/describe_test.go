@@ -93,7 +93,7 @@ func TestFieldsDocumented(t *testing.T) {
 
 // namesAll reports whether a text names all values of an enumeration, such as "In or NotIn".
 func namesAll(text, values string) bool {
-	for _, v := range strings.Fields(strings.ReplaceAll(strings.ReplaceAll(values, ",", ""), " or ", " ")) {
+	for v := range strings.FieldsSeq(strings.ReplaceAll(strings.ReplaceAll(values, ",", ""), " or ", " ")) {
 		if !strings.Contains(text, v) || strings.ToUpper(v[:1]) != v[:1] {
 			return false
 		}

@@ -145,6 +145,9 @@ func drawFailure(t *rapid.T) *policy.Failure {
 		Category:    rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "category"),
 		Subcategory: rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "subcategory"),
 	}
+	if f.Ran = rapid.Bool().Draw(t, "ran"); f.Ran {
+		f.RunDuration = rapid.SampledFrom([]time.Duration{0, 29 * time.Second, 30 * time.Second, 90 * time.Second, 2 * time.Minute}).Draw(t, "run duration")
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "containers") {
 		f.Containers = append(f.Containers, policy.Container{
 			Name:     rapid.SampledFrom([]string{"main", "side"}).Draw(t, "name"),
