@@ -104,7 +104,7 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	if n := codesSince(t, data, 4); n["RuleIgnore"]+n["RuleRetry"] == 0 {
 		t.Errorf("decisions %v", n)
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }
 
 // A kill is in force at each partition's next decision, also over files that are
@@ -147,7 +147,7 @@ func TestKill(t *testing.T) {
 			break
 		}
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 
 	p, at = served(t, data, "--policies", policies)
 	at("kill", "retries", "--queue", "genomcs", "--reason", "x").exits(t, exitEnvironment).prints(t, `queue "genomcs" is unknown`, "did you mean genomics?", "--force")

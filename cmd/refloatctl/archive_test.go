@@ -33,7 +33,7 @@ func TestArchive(t *testing.T) {
 	}
 	ctl(t, "archive", "list", dir).exits(t, exitFine).prints(t, "PARTITION", "\n2 ")
 	ctl(t, "archive", "list", dir, "-o", "json").exits(t, exitFine).prints(t, `"record":"ArchivedRange"`)
-	if r := ctl(t, "replay", "--verify", "--data", data, "--archive", dir, "--allow-waiting").exits(t, exitFine); r.out != ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine).out {
+	if r := ctl(t, "verify", "--data", data, "--archive", dir, "--allow-waiting").exits(t, exitFine); r.out != ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine).out {
 		t.Errorf("with an archive: %s", r.out)
 	}
 
@@ -126,7 +126,7 @@ func TestTrimmedUpToArchive(t *testing.T) {
 	inProcess(t, "archive", "verify", dir).exits(t, exitFine)
 	job := firstJob(t, data)
 	explained := inProcess(t, "explain", job, "--data", data).exits(t, exitFine).out
-	verified := inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFine).out
+	verified := inProcess(t, "verify", "--data", data).exits(t, exitFine).out
 	for p := range 3 {
 		segments, err := filepath.Glob(filepath.Join(app.Dir(data).Decisions(), fmt.Sprintf("%04d", p), "*.seg"))
 		if err != nil || len(segments) < 2 {
@@ -137,8 +137,8 @@ func TestTrimmedUpToArchive(t *testing.T) {
 		}
 	}
 	// The logs alone cannot be verified, with the archive they can.
-	inProcess(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "log no longer holds this position", "--archive DIR", "--checkpoints URL")
-	if got := inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine).out; got != verified {
+	inProcess(t, "verify", "--data", data).exits(t, exitFinding).prints(t, "log no longer holds this position", "--archive DIR", "--checkpoints URL")
+	if got := inProcess(t, "verify", "--data", data, "--archive", dir).exits(t, exitFine).out; got != verified {
 		t.Errorf("with the archive: %s, want %s", got, verified)
 	}
 	inProcess(t, "jobdb", "verify", "--data", data).exits(t, exitFinding).prints(t, "log no longer holds this position")
@@ -151,7 +151,7 @@ func TestTrimmedUpToArchive(t *testing.T) {
 	up("--feed", damageFeed).exits(t, exitFine)
 	inProcess(t, "archive", "create", dir, "--data", data).exits(t, exitFine).prints(t, "\n2 ")
 	inProcess(t, "archive", "verify", dir).exits(t, exitFine)
-	inProcess(t, "replay", "--verify", "--data", data, "--archive", dir).exits(t, exitFine)
+	inProcess(t, "verify", "--data", data, "--archive", dir).exits(t, exitFine)
 	// One without state is refused: it cannot know what was decided.
 	if err := os.RemoveAll(filepath.Join(data, "state")); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestBadInput(t *testing.T) {
 	if strings.Contains(r.err, "ERROR") || strings.Contains(r.err, "WARN") {
 		t.Errorf("up complains:\n%s", tailOf(r.err))
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "0 messages not decided yet; ignored: none")
+	ctl(t, "verify", "--data", data).exits(t, exitFine).prints(t, "0 messages not decided yet; ignored: none")
 	sum := followed(t, data, h.messages, map[string]model.Policies{string(digest[:]): policies}, func(string) bool { return false })
 	all := ctl(t, "replay", "--log", app.Dir(data).Events(), "--policies", dir, "-o", "json", "--all").exits(t, exitFine).out
 	got := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine).out

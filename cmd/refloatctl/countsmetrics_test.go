@@ -32,7 +32,7 @@ func TestCountsAgreeInOneDirectory(t *testing.T) {
 		c = countDecisions(t, data)
 		_, page = get(t, address, "/metrics")
 		return c.all.all() > 0 && sumOf(page, "refloat_decisions_total") == c.all.all() &&
-			strings.Contains(ctl(t, "replay", "--verify", "--data", data).out, "the same")
+			strings.Contains(ctl(t, "verify", "--data", data).out, "the same")
 	})
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)

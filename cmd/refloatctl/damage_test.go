@@ -53,7 +53,7 @@ func inspect(t *testing.T, data, job string) []result {
 	all := []result{
 		inProcess(t, "get", "jobs", "--data", data, "-o", "json"),
 		inProcess(t, "get", "decisions", "--data", data, "-o", "json"),
-		inProcess(t, "replay", "--verify", "--data", data),
+		inProcess(t, "verify", "--data", data),
 	}
 	if job != "" {
 		explained := inProcess(t, "explain", job, "--data", data)

@@ -42,7 +42,7 @@ func TestFeedData(t *testing.T) {
 	ctl(t, "feed", bad, "--data", data).exits(t, exitEnvironment).prints(t, "is not a recording")
 	stopped(t, p)
 	ctl(t, "up", "--data", data, "--quiet", "--exit-when-drained").exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 3857 messages")
+	ctl(t, "verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 3857 messages")
 	if left, err := os.ReadDir(app.Dir(data).Inbox()); err != nil || len(left) > 0 {
 		t.Errorf("left in the inbox: %v, %v", left, err)
 	}
@@ -67,7 +67,7 @@ func TestPartitionsOfALaterFeed(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	stopped(t, startUp(t, data))
 	ctl(t, "up", "--data", data, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine).prints(t, "made anew", "infra")
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 1559 messages")
+	ctl(t, "verify", "--data", data).exits(t, exitFine).prints(t, "verified: deciding 1559 messages")
 	ctl(t, "history", "--data", data).exits(t, exitFine).prints(t, testPolicies)
 
 	// Events that were deleted are no events that never were.
@@ -118,7 +118,7 @@ func TestWrongDirectory(t *testing.T) {
 		t.Error("import made a second log")
 	}
 	ctl(t, "replay", "--log", data, "--policies", testPolicies).exits(t, exitEnvironment).prints(t, "is a data directory: give its events log, "+events)
-	ctl(t, "replay", "--verify", "--data", events).exits(t, exitEnvironment).prints(t, "is a log, not a data directory")
+	ctl(t, "verify", "--data", events).exits(t, exitEnvironment).prints(t, "is a log, not a data directory")
 }
 
 // TestPoliciesWithoutServer: what the policies log holds can be read although nothing runs.

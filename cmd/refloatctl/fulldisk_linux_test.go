@@ -122,7 +122,7 @@ func TestUnwritableState(t *testing.T) {
 	}
 	mode(0o700)
 	runIn(t, nil, begin, up...).exits(t, 0)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, 0)
+	ctl(t, "verify", "--data", data).exits(t, 0)
 }
 
 func fullDisk(t *testing.T, part string, leave int64) {
@@ -167,5 +167,5 @@ func fullDisk(t *testing.T, part string, leave int64) {
 	ctl(t, append(up, "--feed", "../../testdata/recordings/plain.jsonl.gz")...).exits(t, 0)
 	rowsFollow(t, data)
 	rowsComplete(t, data)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, 0)
+	ctl(t, "verify", "--data", data).exits(t, 0)
 }

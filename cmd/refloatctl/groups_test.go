@@ -231,5 +231,5 @@ func TestGroups(t *testing.T) {
 	ctl(t, "test", "record", "--group", "train", "--job", "d", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "choose one")
 	ctl(t, "test", "record", "--job", "d", "--queue", "q", "--data", data, "--out", out).exits(t, exitUsage).prints(t, "need --group")
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }

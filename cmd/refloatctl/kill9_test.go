@@ -110,7 +110,7 @@ func (c *campaign) round() {
 	c.tail.close()
 	drained := time.Since(began)
 
-	ctl(t, "replay", "--verify", "--data", c.data).exits(t, exitFine).prints(t, fmt.Sprintf("deciding %d messages again", c.h.total), "0 messages not decided yet")
+	ctl(t, "verify", "--data", c.data).exits(t, exitFine).prints(t, fmt.Sprintf("deciding %d messages again", c.h.total), "0 messages not decided yet")
 	sum := followed(t, c.data, c.h.messages, c.sets, func(job string) bool { return len(job) > 5 && c.h.real[job[:5]] })
 	if !c.changing {
 		want := ctl(t, "replay", "--log", app.Dir(c.data).Events(), "--policies", c.policies, "-o", "json").exits(t, exitFine).out
@@ -192,7 +192,7 @@ func (c *campaign) life() {
 	}
 	if c.rng.IntN(10) == 0 {
 		c.verified++
-		ctl(t, "replay", "--verify", "--data", c.data, "--allow-waiting").exits(t, exitFine)
+		ctl(t, "verify", "--data", c.data, "--allow-waiting").exits(t, exitFine)
 	}
 	if c.changing && c.rng.IntN(2) == 0 {
 		c.writePolicies()

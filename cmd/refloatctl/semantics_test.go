@@ -42,7 +42,7 @@ func TestRunningHashes(t *testing.T) {
 				data := t.TempDir()
 				ctl(t, "up", "--data", data, "--policies", "testdata/hashes", "--feed", "../../testdata/recordings/"+tt.recording+".jsonl.gz",
 					"--semantics", version, "--exit-when-drained", "--quiet").exits(t, exitFine)
-				verified := ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+				verified := ctl(t, "verify", "--data", data).exits(t, exitFine)
 				var got []string
 				for _, m := range hash.FindAllStringSubmatch(verified.out, -1) {
 					got = append(got, m[1])

@@ -479,7 +479,7 @@ func TestShadowThenEnforce(t *testing.T) {
 
 	// All of it is what the model says, under the generations as they came.
 	followed(t, data, messages, sets, func(string) bool { return true })
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 
 	armada := armadaRows(t, "retried")
 	acted, carried, only := 0, 0, 0

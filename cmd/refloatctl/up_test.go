@@ -54,7 +54,7 @@ func TestUpAgain(t *testing.T) {
 	if after := printed(); after != both || both == before {
 		t.Errorf("after two feeds, other rows: %s", firstDifference(both, after))
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, "deciding 918 messages again")
+	ctl(t, "verify", "--data", data).exits(t, exitFine).prints(t, "deciding 918 messages again")
 	rowsFollow(t, data)
 }
 
@@ -137,7 +137,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("it sums up what it did not finish:\n%s", out)
 			}
 			x.pump()
-			r := ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
+			r := ctl(t, "verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 			t.Logf("%d of 1559 messages fed; %s", x.total, r.out)
 			rowsFollow(t, data)
 			ctl(t, "up", "--data", data, "--policies", testPolicies, "--feed", recordingFile("plain"), "--exit-when-drained", "--quiet").exits(t, exitFine)
@@ -165,7 +165,7 @@ func TestSecondUp(t *testing.T) {
 	}
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
+	ctl(t, "verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 }
 
 // TestWhileUp: get, explain, replay and verify read a directory on which up
@@ -215,7 +215,7 @@ func TestWhileUp(t *testing.T) {
 	ctl(t, "explain", job, "--data", data).exits(t, exitFine).prints(t, job, "Decision", "Where")
 	ctl(t, "get", "job", job, "--data", data).exits(t, exitFine).prints(t, job)
 	ctl(t, "get", "jobs", "--data", data).exits(t, exitFine).prints(t, "QUEUE")
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("the same %d decisions", n))
+	ctl(t, "verify", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("the same %d decisions", n))
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitFine)
 	if _, err := http.Get("http://" + address + "/healthz"); err == nil {
@@ -299,7 +299,7 @@ func TestPolicyChange(t *testing.T) {
 	if n := len(contents(t, data, 0).Decisions) + len(contents(t, data, 1).Decisions); n != 55 {
 		t.Errorf("%d decisions: something was fed", n)
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }
 
 // damaged flips a byte of a file, at an offset or, if text is set, within it.
@@ -478,10 +478,10 @@ func TestForgedDecisions(t *testing.T) {
 				return true
 			})
 			if c.want == "" {
-				ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+				ctl(t, "verify", "--data", data).exits(t, exitFine)
 				return
 			}
-			r := ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "partition 0: ", c.want)
+			r := ctl(t, "verify", "--data", data).exits(t, exitFinding).prints(t, "partition 0: ", c.want)
 			if strings.Contains(r.out, "verified") || r.err != "" {
 				t.Errorf("stdout: %s\nstderr: %s", r.out, r.err)
 			}
@@ -531,7 +531,7 @@ func TestBrokenChain(t *testing.T) {
 		if err := broken.Close(); err != nil {
 			t.Fatal(err)
 		}
-		ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "partition 1: ", "the chain ends at envelope ")
+		ctl(t, "verify", "--data", data).exits(t, exitFinding).prints(t, "partition 1: ", "the chain ends at envelope ")
 	}
 }
 
@@ -556,6 +556,6 @@ func TestKilledAtBirth(t *testing.T) {
 		p.kill()
 	}
 	ctl(t, append(args, "--exit-when-drained")...).exits(t, exitFine)
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
 	followed(t, data, h.messages, sets, func(string) bool { return true })
 }

@@ -44,8 +44,8 @@ func TestVerifyIncomplete(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, "replay", "--verify", "--data", data).exits(t, exitFinding).prints(t, "not verified: the decision log does not answer 2298 messages")
-	ctl(t, "replay", "--verify", "--data", data, "--allow-waiting").exits(t, exitFine)
+	ctl(t, "verify", "--data", data).exits(t, exitFinding).prints(t, "not verified: the decision log does not answer 2298 messages")
+	ctl(t, "verify", "--data", data, "--allow-waiting").exits(t, exitFine)
 }
 
 // TestVerifyReport: a report is signed, handed on, and later compared with the logs, which

@@ -72,8 +72,8 @@ func TestArchive(t *testing.T) {
 		return at.Compare(archived) > 0
 	})
 	w.must(w.Settled(w.ctx))
-	refused("log no longer holds this position", "replay", "--verify", "--allow-waiting")
-	ok("byte for byte", "replay", "--verify", "--allow-waiting", "--archive", dir)
+	refused("log no longer holds this position", "verify", "--allow-waiting")
+	ok("byte for byte", "verify", "--allow-waiting", "--archive", dir)
 	db := "sqlite://" + w.Database()
 	ok(": equal", "jobdb", "verify", "--job-db", db, "--archive", dir)
 	ok("Rules, in order", "explain", w.oneDecided(), "--job-db", db)
