@@ -66,7 +66,6 @@ func TestEndsWhileBrokerHangs(t *testing.T) {
 			return []string{"--topic", "events", "--out", filepath.Join(dir, "out.jsonl.gz")}
 		},
 		"refloatctl archive create": func(dir string) []string { return []string{filepath.Join(dir, "archive")} },
-		"refloatctl replay":         func(string) []string { return []string{"--verify"} },
 		"refloatctl verify":         func(string) []string { return nil },
 		"refloatctl whatif":         func(string) []string { return []string{"--set", "settings.globalMaxRetries=1"} },
 		"refloatctl jobdb verify":   func(string) []string { return rows },

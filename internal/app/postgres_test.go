@@ -266,18 +266,18 @@ var grantLine = regexp.MustCompile(`^GRANT (.+) ON (SCHEMA )?(.+) TO (\w+);$`)
 func TestGrants(t *testing.T) {
 	long(t)
 	server, all := pgtest.StartTCP(t, false), grants(t)
-	server.Execute(t, "CREATE ROLE refloat LOGIN", "CREATE ROLE refloat_reader LOGIN")
+	server.Execute(t, "CREATE ROLE refloat LOGIN", "CREATE ROLE lookup LOGIN")
 	own := server.Database(t)
 	execute(t, own, all[0], all[len(all)-1])
 	begin(t, asUser(t, own, "refloat"), nil).drained()
-	reader, err := postgres.OpenReader(t.Context(), asUser(t, own, "refloat_reader"))
+	reader, err := postgres.OpenReader(t.Context(), asUser(t, own, "lookup"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := reader.Close(); err != nil {
 		t.Error(err)
 	}
-	if jobs(t, asUser(t, own, "refloat_reader")) == 0 {
+	if jobs(t, asUser(t, own, "lookup")) == 0 {
 		t.Error("a reader finds no jobs")
 	}
 

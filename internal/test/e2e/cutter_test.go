@@ -97,7 +97,7 @@ func (x *cutter) cut() {
 func (x *cutter) statement(what string) (before, after bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.begun = x.begun || strings.HasPrefix(what, "begin")
+	x.begun = x.begun || strings.HasPrefix(strings.ToLower(what), "begin")
 	if !x.begun || x.done {
 		return x.done, false
 	}
