@@ -26,6 +26,13 @@ var rare = []string{
 	"what a queue would have with the last job of a cycle remains in its rank",
 	"like Armada, keys that failed are tried again",
 	"a gang that loses a job loses all, whatever it needs",
+	"a node may have too many jobs only if it has them from the beginning",
+	"a gang with another label follows",
+	"a job follows one that requests more",
+	"the jobs that a cycle scheduled before it was full remain",
+	"the least urgent class is selected like all others",
+	"jobs are spared from the first on",
+	"the first job of a queue is displaced first",
 }
 
 // patch changes a file of internal/simulate/scheduling.
