@@ -237,7 +237,7 @@ func damageOnce(t *testing.T, random *rand.Rand, base, final *damageBase, path s
 	}
 	want := slices.Clone(final.inspect)
 	for i, r := range after {
-		if r.args[0] == "replay" { // it counts claims, too
+		if r.args[0] == "verify" { // it counts claims, too
 			want[i].out = r.out
 		}
 		if noticed := strings.Contains(r.err+r.out, "corrupt") || strings.Contains(r.err, "damaged"); r.code != 0 && !noticed {
