@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,7 +45,7 @@ func connectionFlags() *pflag.FlagSet {
 }
 
 // newConnectionTopic documents these flags once for all commands.
-func newConnectionTopic(flags *pflag.FlagSet) *cobra.Command {
+func newConnectionTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   connectionTopic,
 		Short: "Flags that say where to look, and as whom",
@@ -53,13 +54,20 @@ it gets there. Each can also be set by the environment (--token-file as
 REFLOAT_TOKEN_FILE), or by a file of settings (--config). No command takes all of them.
 
 Flags:
-` + strings.TrimRight(flags.FlagUsages(), "\n"),
+` + strings.TrimRight(connectionFlags().FlagUsages(), "\n"),
 	}
 }
 
 // shortenHelp leaves out of the help of each command what the topic documents, except for
 // where the command looks.
-func shortenHelp(root *cobra.Command, connection *pflag.FlagSet) {
+func shortenHelp(root *cobra.Command) {
+	addTemplateFunc()
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{ownFlags .}}", 1))
+}
+
+// addTemplateFunc adds to what all of cobra's templates share, so it does so once.
+var addTemplateFunc = sync.OnceFunc(func() {
+	connection := connectionFlags()
 	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) string {
 		own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 		left := false
@@ -73,9 +81,8 @@ func shortenHelp(root *cobra.Command, connection *pflag.FlagSet) {
 		})
 		text := strings.TrimRight(own.FlagUsages(), "\n")
 		if left {
-			text += "\n\nMore flags say how to connect, and as whom: " + root.Name() + " help " + connectionTopic
+			text += "\n\nMore flags say how to connect, and as whom: " + cmd.Root().Name() + " help " + connectionTopic
 		}
 		return text
 	})
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{ownFlags .}}", 1))
-}
+})

@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -68,4 +69,14 @@ func TestExportOfUnknownName(t *testing.T) {
 	if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
 		t.Errorf("it printed %s", printed)
 	}
+}
+
+// TestRootsAtOnce: commands may be made side by side, as tests do; cobra's templates are one for the process.
+func TestRootsAtOnce(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { _ = newRoot().UsageString() })
+	}
+	all.Wait()
 }

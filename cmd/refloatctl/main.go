@@ -99,10 +99,9 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
 		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume())
 	root.AddCommand(newPolicyTools()...)
-	connection := connectionFlags()
-	root.AddCommand(newConnectionTopic(connection))
+	root.AddCommand(newConnectionTopic())
 	sortIntoGroups(root)
-	shortenHelp(root, connection)
+	shortenHelp(root)
 	version.Add(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
