@@ -84,6 +84,7 @@ conformance: ## run the rows of other systems' tests through conversion and engi
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
 race: ## run the quick tests of the packages that start goroutines under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(RETEST) "$(CONCURRENT)" -shuffle=$(SHUFFLE) -short -race -vet=off
+	CGO_ENABLED=1 go test -race -vet=off -count=1 -run='AtOnce$$' ./cmd/refloatctl
 
 fuzz: ## run every Fuzz function for FUZZTIME (20s), one per processor at a time
 	go -C internal/tools test ./fuzz
