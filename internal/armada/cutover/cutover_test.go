@@ -3,11 +3,9 @@ package cutover_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
@@ -447,11 +445,8 @@ func older(r *cutover.Report) (n int64) {
 // truncate deletes the topic's messages, including the trace that they existed.
 func (w *world) truncate() {
 	w.Helper()
-	w.must(w.unload())
 	for p := range w.events.Partitions() {
-		name, err := utils.GetTopicName(w.events.PartitionName(p))
-		w.must(err)
-		w.admin(http.MethodDelete, name.GetRestPath()+"/truncate", "")
+		w.must(pulsartest.Shared(w.T).Truncate(w.events.PartitionName(p)))
 	}
 	w.must(w.events.Close())
 	var err error

@@ -1,8 +1,6 @@
 package pulsarlog_test
 
 import (
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -15,16 +13,7 @@ import (
 // an empty one.
 func (b *bench) truncate(topic string) {
 	b.Helper()
-	b.unload(topic)
-	path := strings.Replace(b.cluster.TopicName(topic), "://", "/", 1)
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodDelete, b.broker.AdminURL+"/admin/v2/"+path+"/truncate", nil)
-	b.must(err)
-	resp, err := http.DefaultClient.Do(req)
-	b.must(err)
-	b.must(resp.Body.Close())
-	if resp.StatusCode/100 != 2 {
-		b.Fatalf("truncate %s: %s", topic, resp.Status)
-	}
+	b.must(b.broker.Truncate(b.cluster.TopicName(topic)))
 }
 
 // indexed reports whether the broker tells the numbers of messages.

@@ -40,8 +40,7 @@ func (w *world) path(topic string) string { return "persistent/" + w.Namespace +
 // unloading makes an empty one.
 func (w *world) truncate(partition string) {
 	w.t.Helper()
-	w.must(w.broker.Unload(w.Topic(partition)))
-	w.admin(http.MethodDelete, w.path(partition)+"/truncate", "")
+	w.must(w.broker.Truncate(w.Topic(partition)))
 }
 
 // recreate deletes a topic, whoever uses it, and makes it again.
