@@ -211,6 +211,8 @@ func (w *world) subscribe(topic, name string) pulsar.Consumer {
 	c, err := w.cluster.Client().Subscribe(pulsar.ConsumerOptions{
 		Topic: topic, SubscriptionName: name, Type: pulsar.Failover, ReceiverQueueSize: 100,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		// An unload loses acknowledgements that are on their way, and then the broker never deletes what they are for.
+		AckWithResponse: true, AckGroupingOptions: &pulsar.AckGroupingOptions{MaxSize: 1},
 	})
 	w.must(err)
 	return c
