@@ -31,8 +31,8 @@ line for each run of the job, how it ended, what was decided, and what came next
 or the beginning of it if no other job's begins so.
 
 --why-not Retry (or Fail, or Ignore) lists what would have given another outcome: changes
-of the failure, of what the job had used, or of the policies (as whatif --set takes them).
-Each was evaluated by the engine. The smallest comes first: one change before two; then a
+of the failure, of what the job had used, or of the policies (as whatif --set takes them),
+of a member of a group also of its group policy. Each was evaluated by the engine. The smallest comes first: one change before two; then a
 count or a limit, the nearest first; a fact of the failure or the job; a value of a
 matcher; an action; which policies apply, or whether retries are on. Exit code 1: none
 was found.

@@ -66,7 +66,7 @@ func TestExplainAll(t *testing.T) {
 					t.Errorf("run %d of %s: the ladder says %q, decided by %q", d.RunIndex, d.JobID, matched, want)
 				}
 				if i%20 == 0 || os.Getenv("REFLOAT_WHY_NOT_ALL") != "" {
-					flips.check(t, x)
+					flips.check(t, from, x)
 				}
 				var out bytes.Buffer
 				text.Case(&out, x)
@@ -114,12 +114,15 @@ type flips struct{ asked, found map[whynot.Outcome]int }
 
 // check holds every claimed change to be true: made again by its text and evaluated, it gives the asked outcome, and
 // a limit that moves less does not.
-func (f *flips) check(t *testing.T, e *query.Explanation) {
+func (f *flips) check(t *testing.T, from *query.Source, e *query.Explanation) {
 	t.Helper()
 	for _, name := range whynot.Outcomes() {
 		want := whynot.Outcome(name)
-		answer, err := e.WhyNot(name)
-		if _, none := errors.AsType[*query.NoAnswer](err); none {
+		answer, err := from.WhyNotOf(t.Context(), e, name)
+		if none, ok := errors.AsType[*query.NoAnswer](err); ok {
+			if strings.Contains(none.Why, "gives another decision") {
+				t.Errorf("run %s: %v", e.Decision.RunID, none)
+			}
 			continue
 		}
 		if err != nil || answer.Partial {
@@ -134,7 +137,7 @@ func (f *flips) check(t *testing.T, e *query.Explanation) {
 		f.found[want]++
 		for i := range changes {
 			c := &changes[i]
-			if v, err := c.Input.Evaluate(); err != nil || whynot.OutcomeOf(&v) != want {
+			if v, _, err := c.Input.Evaluate(); err != nil || whynot.OutcomeOf(&v) != want {
 				t.Errorf("run %s: %s gives %s: %v", e.Decision.RunID, c, v.Code, err)
 			}
 			if i < 3 { // the smallest are what people read
@@ -156,7 +159,11 @@ func (f *flips) again(t *testing.T, e *query.Explanation, c *whynot.Change, want
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		v := set.Evaluate(&e.Basis.Facts, &e.Basis.Before)
+		in := whynot.Input{Base: set, Failure: e.Basis.Facts, Counts: e.Basis.Before, Member: c.Input.Member}
+		v, _, err := in.Evaluate()
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
 		return whynot.OutcomeOf(&v)
 	}
 	if got := outcome(edit.Text); got != want {

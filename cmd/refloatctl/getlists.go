@@ -37,6 +37,7 @@ ARMADA ALONE is Failed for a job that Armada would have failed by now without Re
 				{Heading: "QUEUE", Cell: func(j *query.Job) string { return j.Queue }},
 				{Heading: "JOB SET", Cell: func(j *query.Job) string { return j.JobSet }},
 				{Heading: "GROUP", Wide: true, Cell: func(j *query.Job) string { return j.Group }},
+				{Heading: "MEMBER", Wide: true, Cell: func(j *query.Job) string { return j.Member.String() }},
 				{Heading: "STATE", Cell: func(j *query.Job) string { return j.State }},
 				{Heading: "RUNS", Cell: func(j *query.Job) string { return fmt.Sprint(j.Runs) }},
 				{Heading: "RETRY AFTER", Cell: func(j *query.Job) string { return show.Millis(j.RetryAfter) }},

@@ -41,7 +41,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 				{Heading: "POLICY", Cell: func(g *query.Group) string { return g.Policy }},
 				{Heading: "STATE", Cell: func(g *query.Group) string { return g.State }},
 				{Heading: "GENERATION", Cell: func(g *query.Group) string { return fmt.Sprint(g.Generation) }},
-				{Heading: "RESTARTS", Cell: text.Restarts},
+				{Heading: "RESTARTS", Cell: (*query.Group).RestartsUsed},
 				{Heading: "ACTIVE", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Active) }},
 				{Heading: "HELD", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Held) }},
 				{Heading: "SUCCEEDED", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Succeeded) }},
@@ -60,7 +60,7 @@ func newGetGroup() *cobra.Command {
 	var f getGroupFlags
 	cmd := &cobra.Command{
 		Use:     "group NAME (--data DIR | --job-db URL | --server HOST:PORT)",
-		Short:   "Show one group of jobs with its parts and units",
+		Short:   "Show one group of jobs: what happened to it, its members and its units",
 		Example: "  refloatctl get group training --data .refloat-run --queue ml --job-set run-7",
 		Args:    argument("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,7 +111,7 @@ func newExplainGroup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group NAME (--data DIR | --job-db URL | --server HOST:PORT)",
 		Short: "Tell the history of a group of jobs",
-		Long: `Tell the history of a group of jobs from the records of the decision log that the job
+		Long: `Show a group as get group does, and tell its history from the records of the decision log that the job
 database keeps, in log order: what bound it, which members were held, released,
 restarted or stopped, each decision on a member with what its unit and its group did
 about it, and how the group ended.`,

@@ -162,7 +162,7 @@ var codeSentences = map[string]string{
 		`|the job belongs to a gang and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics)`,
 	"GroupRestart": `(?:the run was told to stop, because its group or unit restarts(?: \((?:` + byRule + "|(?P<byRestarts>`restarts`) of policy (?P<policy>.+?)|(?P<byDefault>the default) of policy (?P<policy>.+?))" + `\))?` +
 		`|no rule matched, and no policy has a default action: the job fails|` + byRule + ` fails the job)`,
-	"GroupEnded": `the group has ended, or the job was stopped with its unit`,
+	"GroupEnded": `the group had stopped the job, so its policies were not asked`,
 	"UnitLimit":  byRule + ` would retry the job, but its unit has used up its retries \(retryLimit\)`,
 }
 

@@ -46,7 +46,7 @@ func verdict(d *chain.Decision) string {
 		}
 		return rule + " fails the job"
 	case policy.GroupOver:
-		return "the group has ended, or the job was stopped with its unit"
+		return "the group had stopped the job, so its policies were not asked"
 	case policy.UnitLimit:
 		return rule + " would retry the job, but its unit has used up its retries (retryLimit)"
 	case policy.RuleRetry, policy.DefaultRetry:

@@ -56,7 +56,7 @@ func (p policies) ruleOf(i int) (place int, asked bool) {
 	if reason == policy.NoUnitReason {
 		return 0, false
 	}
-	return p.Rules.Set.RuleOf(p.failedBy(f, reason))
+	return p.Rules.Set.RuleOf(p.failedBy(f.Member, reason))
 }
 
 // sortRuns sorts failures by the places of their runs.

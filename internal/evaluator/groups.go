@@ -141,15 +141,7 @@ func (p policies) unitReason(m *projection.MemberFailure, s *policy.PartDefiniti
 
 // askGroup asks the group what follows from a verdict that fails a member for good.
 func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason policy.UnitReason) (policy.Verdict, *chain.GroupVerdict, restart) {
-	m, set := f.Member, p.Rules.Set
-	u := set.UnitEnded(p.failedBy(f, reason))
-	out := &chain.GroupVerdict{
-		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
-		Noted: !set.Acts(f.Job.Queue),
-	}
-	if out.Noted {
-		out.RestartsUsed = m.Group.Counted
-	}
+	u, out := p.unitEnded(f.Member, reason)
 	if !u.Action.Restarts() {
 		return v, out, restart{}
 	}
@@ -158,11 +150,40 @@ func (p policies) askGroup(f *projection.Failure, v policy.Verdict, reason polic
 	return v, out, r
 }
 
+// unitEnded returns what the group does about the unit of a member that failed it.
+func (p policies) unitEnded(m *projection.MemberFailure, reason policy.UnitReason) (policy.UnitVerdict, *chain.GroupVerdict) {
+	set := p.Rules.Set
+	u := set.UnitEnded(p.failedBy(m, reason))
+	out := &chain.GroupVerdict{
+		Reason: reason, Action: u.Action, Rule: u.Rule, RestartsUsed: u.Used, MaxRestarts: u.Max, Keep: u.Keep, Refused: u.Refused,
+		Noted: !set.Acts(p.failure.Queue),
+	}
+	if out.Noted {
+		out.RestartsUsed = m.Group.Counted
+	}
+	return u, out
+}
+
+// JudgeMember decides about a failed run of a member as Step does by the newest version of the semantics, but for times; unit is
+// nil if the unit goes on. Neither has a restart stopped the run, nor is the member or its group over.
+func JudgeMember(set *policy.Set, f *policy.Failure, c *policy.Counts, m *projection.MemberFailure) (v policy.Verdict, unit *chain.GroupVerdict) {
+	p := policies{&Processor{Progress: Progress{Semantics: SemanticsVersion}, Rules: Rules{Set: set}, failure: *f, counts: *c}}
+	v, reason := p.judge(m)
+	if reason == policy.NoUnitReason {
+		return v, nil
+	}
+	u, unit := p.unitEnded(m, reason)
+	if u.Action.Restarts() {
+		v.Code, v.FailUnit, v.Requeue = policy.GroupRestart, policy.NoUnitReason, true
+	}
+	return v, unit
+}
+
 // failedBy returns the facts that a group policy is asked about when a run fails a unit.
-func (p policies) failedBy(f *projection.Failure, reason policy.UnitReason) *policy.UnitFailure {
-	asked := p.unitFailure(f.Member.Group, f.Member.Unit, reason)
+func (p policies) failedBy(m *projection.MemberFailure, reason policy.UnitReason) *policy.UnitFailure {
+	asked := p.unitFailure(m.Group, m.Unit, reason)
 	asked.Run = &p.failure
-	asked.Barred = !p.Rules.Set.Restarts(f.Job.Queue) || p.pauseBars(f.Job.Queue, f.Time)
+	asked.Barred = !p.Rules.Set.Restarts(p.failure.Queue) || p.pauseBars(p.failure.Queue, p.failure.Time)
 	return asked
 }
 

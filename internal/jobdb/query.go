@@ -82,7 +82,8 @@ type RecordFilter struct {
 	Partition *int // nil: all
 	// Group selects what is about one group, for decisions and records of groups only.
 	Group *Group
-	Last  int // only the last so many; 0: all
+	Seq   uint64 // with Group: only of this envelope; 0: all
+	Last  int    // only the last so many; 0: all
 }
 
 // PartitionPositions are the positions of one partition.

@@ -269,17 +269,21 @@ func (s *Source) doneByGroup(ctx context.Context, j *jobdb.Job, fromLogs bool) (
 // one; none: it names none.
 func (s *Source) DoneByGroup(ctx context.Context, j *jobdb.Job) (done []ByGroup, err error) {
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		var stop *jobdb.GroupRecord
 		err := q.GroupRecords(jobdb.RecordFilter{JobID: j.JobID, Partition: &j.Partition}, func(r *jobdb.GroupRecord) error {
 			rec, err := r.Record()
 			if err == nil {
 				done = append(done, ByGroup{OriginOf(rec), audit.Describe(rec)})
+			}
+			if r.Name == chain.MemberStopped.String() {
+				stop = r
 			}
 			return err
 		})
 		if err != nil || j.Member.State != jobdb.MemberStopped {
 			return err
 		}
-		why, err := whyStopped(q, j)
+		why, err := stopped(q, j, stop)
 		done = append(done, ByGroup{Text: why})
 		return err
 	})
@@ -296,21 +300,4 @@ type ByGroup struct {
 func OriginOf(r chain.Record) string {
 	at, _ := chain.PositionOf(r)
 	return at.String()
-}
-
-// whyStopped says why a member was stopped.
-func whyStopped(q jobdb.Queries, j *jobdb.Job) (string, error) {
-	why := "it was stopped with its unit: the rest of the group goes on"
-	_, err := q.GroupList(&jobdb.Criteria{Queue: j.Queue, JobSet: j.JobSet, Group: j.Member.Group}, jobdb.Page{}, func(g *jobdb.Group) error {
-		if g.Binding != j.Member.Binding || g.State == policy.GroupActive {
-			return nil
-		}
-		why = "it was stopped because its group has ended: " + g.State.String()
-		if g.Reason != policy.NoUnitReason {
-			why += " (" + g.Reason.String() + ")"
-		}
-		why += byRule(g.Rule)
-		return nil
-	})
-	return why, err
 }

@@ -35,6 +35,7 @@ type Group struct {
 	Parts           []Part      `json:"parts"`
 
 	Success *audit.Success `json:"success,omitempty"`
+	Story   *GroupStory    `json:"story,omitempty"` // only of a single group
 }
 
 // Part is a part of a group.
@@ -184,11 +185,16 @@ func unitOf(g *jobdb.Group, u *jobdb.Unit, members []*jobdb.Job) Unit {
 	return out
 }
 
-// oneGroup is groupOf, with the newest group that follows.
-func oneGroup(q jobdb.Queries, row *jobdb.Group) (Group, error) {
-	g, err := groupOf(q, row)
-	if err != nil {
-		return g, err
+// oneGroup is groupOf, with the story, the newest group that follows, and the records that the story was made from.
+func oneGroup(q jobdb.Queries, row *jobdb.Group) (g Group, records []Record, err error) {
+	if g, err = groupOf(q, row); err != nil {
+		return g, nil, err
+	}
+	if records, err = groupRecords(q, row, 0); err != nil {
+		return g, nil, err
+	}
+	if g.Story, err = storyOf(q, row, &g, records); err != nil {
+		return g, nil, err
 	}
 	name, newest := group.Key{Queue: row.Queue, Set: row.JobSet, Name: row.Name}, uint32(0)
 	from := jobdb.Page{Sort: "name", After: []any{row.Queue, row.JobSet, row.Name + group.FollowMark, int64(-1)}}
@@ -205,7 +211,7 @@ func oneGroup(q jobdb.Queries, row *jobdb.Group) (Group, error) {
 	if errors.Is(err, errPast) {
 		err = nil
 	}
-	return g, err
+	return g, records, err
 }
 
 // errPast ends a list where what comes is of no interest.
@@ -331,7 +337,7 @@ func (s *Source) Group(ctx context.Context, k GroupKey) (found Group, err error)
 		if err != nil {
 			return err
 		}
-		found, err = oneGroup(q, row)
+		found, _, err = oneGroup(q, row)
 		return err
 	})
 	return found, err
@@ -346,10 +352,7 @@ func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory,
 		if err != nil {
 			return err
 		}
-		if h.Group, err = oneGroup(q, row); err != nil {
-			return err
-		}
-		records, err = groupRecords(q, row)
+		h.Group, records, err = oneGroup(q, row)
 		return err
 	})
 	for i := range records {
@@ -360,9 +363,9 @@ func (s *Source) GroupHistory(ctx context.Context, k GroupKey) (h *GroupHistory,
 	return h, err
 }
 
-// groupRecords returns the records about a group, in log order.
-func groupRecords(q jobdb.Queries, g *jobdb.Group) (history []Record, err error) {
-	filter := jobdb.RecordFilter{Partition: &g.Partition, Group: g}
+// groupRecords returns the records about a group, in log order: of one envelope, or 0 for all.
+func groupRecords(q jobdb.Queries, g *jobdb.Group, seq uint64) (history []Record, err error) {
+	filter := jobdb.RecordFilter{Partition: &g.Partition, Group: g, Seq: seq}
 	err = errors.Join(
 		q.GroupRecords(filter, func(r *jobdb.GroupRecord) error {
 			rec, err := r.Record()

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,24 @@ type Job struct {
 	Armada          *Verdict  `json:"armadaVerdict,omitempty"`
 	Attempts        []Attempt `json:"attempts,omitempty"`
 
-	Group string `json:"group,omitempty"` // the name of its group; "": it is in none
+	Group  string  `json:"group,omitempty"` // the name of its group; "": it is in none
+	Member *Member `json:"member,omitempty"`
+}
+
+// Member is the place of a job in its group, and its state there, as of a Unit.
+type Member struct {
+	Part    string `json:"part"`
+	Replica uint32 `json:"replica"`
+	Index   uint32 `json:"index"`
+	State   string `json:"state"` // as jobdb.MemberState names it
+}
+
+// String names the member and its state; "" for nil.
+func (m *Member) String() string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d %d %s", m.Part, m.Replica, m.Index, m.State)
 }
 
 // Due reports whether the job may be leased again at a time, after a wait.
@@ -96,6 +114,9 @@ func JobOf(j *jobdb.Job, runs []jobdb.Run) Job {
 		Submitted: TimeText(j.Times.Submitted), Ended: TimeText(j.Times.Ended),
 		RetryAfter: TimeText(j.Queueing.RetryAfter), AvoidNodes: j.Queueing.AvoidNodes,
 		Runs: j.Queueing.Runs, CancelRequested: j.CancelRequested, Group: j.Member.Group,
+	}
+	if m := &j.Member; m.Group != "" {
+		out.Member = &Member{m.Part, m.Replica, m.Index, j.MemberShown().String()}
 	}
 	if out.AvoidNodes == nil {
 		out.AvoidNodes = []string{}

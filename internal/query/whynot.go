@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
-	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -20,6 +23,7 @@ type WhyNot struct {
 	Outcome string    `json:"outcome"` // that the run had
 	Asked   string    `json:"asked"`
 	Partial bool      `json:"partial,omitempty"` // not all rules of very large policies were tried
+	Group   string    `json:"group,omitempty"`   // of which the job is a member
 	Changes []Flipped `json:"changes"`           // the smallest first
 
 	Found []whynot.Change `json:"-"` // the same
@@ -31,6 +35,32 @@ type Flipped struct {
 	Code   string `json:"code"`
 	Policy string `json:"policy,omitempty"`
 	Rule   string `json:"rule,omitempty"`
+	// GroupAction is what the group would have done about it, by GroupRule; "": its unit would have gone on, or there is none.
+	GroupAction string `json:"groupAction,omitempty"`
+	GroupRule   string `json:"groupRule,omitempty"`
+}
+
+// Gives says what the change gives, in a few words.
+func (f *Flipped) Gives() string {
+	s := strings.TrimSpace(f.Code + " " + RuleName(f.Policy, f.Rule))
+	if f.GroupAction != "" {
+		s += ", " + f.GroupAction + " by " + cmp.Or(f.GroupRule, "the group's default")
+	}
+	return s
+}
+
+// Notes say what to know about the changes.
+func (w *WhyNot) Notes() (notes []string) {
+	if len(w.Changes) > 0 {
+		notes = append(notes, "Changes of policies are in the form of `refloatctl whatif --set`, which shows what else they change.")
+	}
+	if w.Partial {
+		notes = append(notes, "The policies are so large that not all rules were tried.")
+	}
+	if w.Group != "" {
+		notes = append(notes, "What group "+w.Group+" would have done was evaluated too, with its members as its records and their jobs show them. It may have ended otherwise later.")
+	}
+	return notes
 }
 
 // String says what changes, in one line.
@@ -77,11 +107,11 @@ func (s *Source) WhyNot(ctx context.Context, job string, run int, outcome string
 	if err != nil {
 		return nil, err
 	}
-	return e.WhyNot(outcome)
+	return s.WhyNotOf(ctx, e, outcome)
 }
 
-// WhyNot finds the smallest changes under which the run had been decided otherwise. Errors: *NoAnswer, ErrNoPolicies, *Invalid.
-func (e *Explanation) WhyNot(outcome string) (*WhyNot, error) {
+// WhyNotOf finds the smallest changes under which the run had been decided otherwise. Errors: *NoAnswer, ErrNoPolicies, *Invalid.
+func (s *Source) WhyNotOf(ctx context.Context, e *Explanation, outcome string) (*WhyNot, error) {
 	if err := CheckOutcome(outcome); err != nil {
 		return nil, err
 	}
@@ -92,11 +122,26 @@ func (e *Explanation) WhyNot(outcome string) (*WhyNot, error) {
 		return nil, ErrNoPolicies
 	case b.Diverged != nil:
 		return nil, b.Diverged
-	case byGroup(d.Code) || d.Code == policy.GangFail && d.Member != nil:
-		return nil, &NoAnswer{fmt.Sprintf("run %d of job %s was decided by its group (%s): no change of the job's own policies is evaluated; `refloatctl explain group %s` tells its history", d.RunIndex, d.JobID, d.Code, d.Member.Group)}
+	case d.Member != nil && !audit.Asked(d):
+		why := "another failure decided about it"
+		if n := len(e.ByGroup); n > 0 {
+			why = e.ByGroup[n-1].Text
+		}
+		return nil, &NoAnswer{fmt.Sprintf("the policies were not asked about run %d of job %s (%s): %s; `refloatctl get group %s` says about which run to ask instead", d.RunIndex, d.JobID, d.Code, why, d.Member.Group)}
+	}
+	in := b.input()
+	if d.Member != nil {
+		var err error
+		if in.Member, err = s.memberBefore(ctx, b); err != nil {
+			return nil, err
+		}
+		v, unit, err := in.Evaluate()
+		if err != nil || v.Code != d.Code || (unit == nil) != (d.Group == nil) || unit != nil && (unit.Action != d.Group.Action || unit.Rule != d.Group.Rule) {
+			return nil, &NoAnswer{fmt.Sprintf("evaluating run %d of job %s again, with the members of group %s as its rows have them, gives another decision (%s): what it would have been is not known", d.RunIndex, d.JobID, d.Member.Group, v.Code)}
+		}
 	}
 	asked := whynot.Outcome(outcome)
-	changes, partial, err := whynot.Find(b.input(), asked)
+	changes, partial, err := whynot.Find(in, asked)
 	if errors.Is(err, whynot.ErrSame) {
 		return nil, &NoAnswer{fmt.Sprintf("the outcome of run %d of job %s is %s: %s", d.RunIndex, d.JobID, asked, audit.Reason(d))}
 	}
@@ -104,9 +149,15 @@ func (e *Explanation) WhyNot(outcome string) (*WhyNot, error) {
 		return nil, err
 	}
 	out := &WhyNot{JobID: d.JobID, RunID: d.RunID, Outcome: string(whynot.OutcomeOf(&b.Verdict)), Asked: outcome, Partial: partial, Changes: []Flipped{}, Found: changes}
+	if d.Member != nil {
+		out.Group = d.Member.Group
+	}
 	for i := range changes {
 		v := &changes[i].Verdict
 		c := Flipped{Code: v.Code.String(), Policy: v.Policy, Rule: v.Rule}
+		if unit := changes[i].Group; unit != nil {
+			c.GroupAction, c.GroupRule = unit.Action.String(), unit.Rule
+		}
 		for _, edit := range changes[i].Edits {
 			c.Edits = append(c.Edits, Edit{string(edit.Kind), edit.Text, edit.Now})
 		}
@@ -124,12 +175,31 @@ func (b *Basis) input() *whynot.Input {
 	return in
 }
 
-// byGroup reports whether a group made the decision, or has the last word on it.
-func byGroup(code policy.Code) bool {
-	switch code {
-	case policy.GroupRestart, policy.GroupOver, policy.UnitLimit, policy.GangRetry:
-		return true
-	default:
-		return false
-	}
+// memberBefore returns the failed member with its unit and its group as they were before a decision: as the records before it
+// say, and with the members that had ended by then.
+func (s *Source) memberBefore(ctx context.Context, b *Basis) (m *projection.MemberFailure, err error) {
+	d := b.Decision
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		row, err := (&GroupKey{Queue: d.Queue, JobSet: d.JobSet, Group: d.Member.Group}).Row(q)
+		if err != nil {
+			return err
+		}
+		g, err := groupOf(q, row)
+		if err != nil {
+			return err
+		}
+		records, err := groupRecords(q, row, 0)
+		p := pastOf(row, g.Parts)
+		for i := range records {
+			if r, ok := records[i].Record.(*chain.Decision); ok && r.Number == d.Number {
+				break
+			}
+			p.add(&records[i])
+		}
+		p.endedBy(g.Parts, d.Time)
+		u := p.unit(d.Member.Part, d.Member.Replica)
+		m = &projection.MemberFailure{Group: p.Group, Unit: u, Gang: (&projection.Job{GangID: b.Job.Submit.GangID, GangSize: b.Job.Submit.GangCardinality}).IsGang()}
+		return err
+	})
+	return m, err
 }

@@ -27,6 +27,8 @@ type jobPage struct {
 	Others []choice
 	Pruned bool
 	Live   live
+	// ByGroup is what the group did to the job last, in words.
+	ByGroup []query.ByGroup
 }
 
 // fact is a name with a value.
@@ -88,6 +90,12 @@ func (s *Site) job(p *page) error {
 	}
 	j := &story.Job
 	shown := jobPage{Job: *j, Others: others, Pruned: story.Pruned, Answer: story.Outcome(s.Now()), Left: max(0, len(story.Runs)-storyRuns)}
+	if !story.Pruned {
+		if shown.ByGroup, err = s.Query.DoneByGroup(p.ctx, h.Job); err != nil {
+			return err
+		}
+		shown.ByGroup = shown.ByGroup[max(0, len(shown.ByGroup)-storyRuns):]
+	}
 	s.Query.WithRules(p.ctx, story, shown.Left)
 	for i := shown.Left; i < len(story.Runs); i++ {
 		shown.Steps = append(shown.Steps, stepOf(story, i))
@@ -226,7 +234,7 @@ func (s *Site) explain(p *page) error {
 	}
 	if asked := p.arg("why-not"); asked != "" {
 		none := (*query.NoAnswer)(nil)
-		shown.WhyNot, err = e.WhyNot(asked)
+		shown.WhyNot, err = s.Query.WhyNotOf(p.ctx, e, asked)
 		if errors.As(err, &none) || errors.Is(err, query.ErrNoPolicies) || errors.Is(err, audit.ErrDifferent) {
 			shown.NoAnswer, err = err.Error(), nil
 		}

@@ -147,7 +147,7 @@ func kind(state string) string {
 	switch state {
 	case "Succeeded", query.Retried.String(), "Retry":
 		return "good"
-	case "Failed", query.FailedForGood.String(), "Fail":
+	case "Failed", "FailedUnit", query.FailedForGood.String(), "Fail":
 		return "bad"
 	case "Queued", "Held", "Pending", "Leased":
 		return "wait"
@@ -263,6 +263,7 @@ func jobRow(j *query.Job) []cell {
 	group := cell{}
 	if j.Group != "" {
 		group = named(j.Group, link("/group", "queue", j.Queue, "set", j.JobSet, "name", j.Group))
+		group.Note = j.Member.String()
 	}
 	return []cell{
 		{Text: j.JobID, Link: jobLink(j.Partition, j.JobID), Class: "mono id"},

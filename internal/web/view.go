@@ -318,13 +318,10 @@ var functions = template.FuncMap{
 	"width": func(share float64) string { return fmt.Sprintf("%.1f", share) },
 	"short": short,
 	"kind":  kind,
-	// memberkind is the class of a member of a group.
-	"memberkind": memberKind,
-	"joblink":    jobLink,
-	"part":       tableOf,
-	"lines":      func(s string) []string { return strings.Split(s, "\n") },
-	"add":        func(a, b int) int { return a + b },
-	"arr":        func(all ...any) []any { return all },
+	"part":  tableOf,
+	"lines": func(s string) []string { return strings.Split(s, "\n") },
+	"add":   func(a, b int) int { return a + b },
+	"arr":   func(all ...any) []any { return all },
 }
 
 func part(t, layout string) string {

@@ -58,24 +58,29 @@ var (
 
 func running(t *testing.T) *deployment {
 	t.Helper()
-	deployOnce.Do(func() { deployed, deployErr = deploy() })
+	deployOnce.Do(func() {
+		deployed, deployErr = deploy("../../examples/policies", "../../testdata/recordings/plain.jsonl.gz", func(ctx context.Context, dir app.Dir) error {
+			return plant(ctx, dir, 0, 60)
+		})
+	})
 	if deployErr != nil {
 		t.Fatal(deployErr)
 	}
 	return deployed
 }
 
-func deploy() (*deployment, error) {
+// deploy starts a node on the history of a feed, and on what is planted after that.
+func deploy(policies, feed string, plant func(context.Context, app.Dir) error) (*deployment, error) {
 	temp, err := os.MkdirTemp("", "refloat-page-")
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := app.Config{
-		Data: app.Dir(temp), Policies: "../../examples/policies", Feeds: []string{"../../testdata/recordings/plain.jsonl.gz"},
+		Data: app.Dir(temp), Policies: policies, Feeds: []string{feed},
 		Evaluate: true, Ingest: true, ExitWhenDrained: true, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
-	if err := errors.Join(app.Run(ctx, c), plant(ctx, c.Data, 0, 60)); err != nil {
+	if err := errors.Join(app.Run(ctx, c), plant(ctx, c.Data)); err != nil {
 		cancel()
 		return nil, err
 	}

@@ -250,19 +250,15 @@ func WhyNot(w io.Writer, e *query.Explanation, found *query.WhyNot) (err error) 
 		t := show.NewTable(w, "  CHANGE OF", "GIVES", "CHANGE")
 		for i := range changes[:min(len(changes), maxChanges)] {
 			c := &changes[i]
-			t.Row("  "+kindsOf(c), strings.TrimSpace(c.Code+" "+query.RuleName(c.Policy, c.Rule)), c.String())
+			t.Row("  "+kindsOf(c), c.Gives(), c.String())
 		}
 		err = t.Flush()
 		if more := len(changes) - maxChanges; more > 0 {
 			fmt.Fprintf(w, "  and %s more: -o json lists them\n", plural.Of(more, "change"))
 		}
-		fmt.Fprintln(w, "Changes of policies are in the form of `refloatctl whatif --set`, which shows what else they change.")
 	}
-	if found.Partial {
-		fmt.Fprintln(w, "The policies are so large that not all rules were tried.")
-	}
-	if d.Replica != nil {
-		fmt.Fprintln(w, "The job is a member of a group: what the group would have done about it was not evaluated.")
+	for _, note := range found.Notes() {
+		fmt.Fprintln(w, query.OneLine(note))
 	}
 	return err
 }

@@ -217,14 +217,6 @@ func ByGroup(w io.Writer, done []query.ByGroup) {
 	}
 }
 
-// Restarts is how many counted restarts of a group were used.
-func Restarts(g *query.Group) string {
-	if g.MaxRestarts == nil {
-		return fmt.Sprint(g.RestartsCounted)
-	}
-	return fmt.Sprintf("%d/%d", g.RestartsCounted, *g.MaxRestarts)
-}
-
 // Sum adds up the members of all units.
 func Sum(g *query.Group) (sum query.Unit) {
 	for _, p := range g.Parts {
@@ -236,7 +228,7 @@ func Sum(g *query.Group) (sum query.Unit) {
 	return sum
 }
 
-// Group prints a group with its units.
+// Group prints a group with its story and its units.
 func Group(w io.Writer, g *query.Group) error {
 	by := "a gang without a group policy"
 	if g.Policy != "" {
@@ -249,7 +241,7 @@ func Group(w io.Writer, g *query.Group) error {
 	if g.Newer != "" {
 		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", query.OneLine(g.Newer))
 	}
-	fmt.Fprintf(w, "  generation %d, counted restarts %s, %s by rules in all\n", g.Generation, Restarts(g), plural.Of(uint64(g.Restarts), "restart"))
+	fmt.Fprintf(w, "  restarts %s: %s\n", g.RestartsUsed(), query.OneLine(g.RestartsLimit()))
 	if s := g.SuccessRule(); s != "" {
 		fmt.Fprintf(w, "  succeeds when %s\n", query.OneLine(s))
 	}
@@ -258,6 +250,10 @@ func Group(w io.Writer, g *query.Group) error {
 			fmt.Fprintf(w, "  part %s: %s\n", query.OneLine(g.Parts[i].Name), query.OneLine(strings.Join(rules, "; ")))
 		}
 	}
+	if err := groupStory(w, g.Story); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
 	t := show.NewTable(w, "  UNIT", "STATE", "GENERATION", "RESTARTS", "RETRIES", "ACTIVE", "HELD", "SUCCEEDED", "FAILED", "CANCELLED", "STOPPED", "TERMINATING", "COMPLETED INDEXES", "FAILED INDEXES")
 	for _, p := range g.Parts {
 		for _, u := range p.Units {
@@ -265,6 +261,46 @@ func Group(w io.Writer, g *query.Group) error {
 				fmt.Sprint(u.Active), fmt.Sprint(u.Held), fmt.Sprint(u.Succeeded), fmt.Sprint(u.Failed), fmt.Sprint(u.Cancelled), fmt.Sprint(u.Stopped),
 				fmt.Sprint(u.Terminating), u.CompletedIndexes, u.FailedIndexes)
 		}
+	}
+	return t.Flush()
+}
+
+// groupStory prints what happened in a group, and what became of its members in each generation.
+func groupStory(w io.Writer, s *query.GroupStory) error {
+	if s == nil {
+		return nil
+	}
+	for i := range s.Turns {
+		t := &s.Turns[i]
+		fmt.Fprintf(w, "\n%s %d: %s %s\n", show.Bold(w, "Generation"), t.Generation, query.OneLine(t.Who()), query.OneLine(t.What()))
+		for _, line := range []string{t.Why(), t.Effect()} {
+			if line != "" {
+				fmt.Fprintf(w, "  %s\n", query.OneLine(line))
+			}
+		}
+		if i == 0 && s.LeftOut > 0 {
+			fmt.Fprintf(w, "  and %s more: `refloatctl explain group` has them\n", plural.Of(uint64(s.LeftOut), "end of a unit", "ends of units"))
+		}
+	}
+	if t := s.Ended(); t != nil {
+		d := t.Record.Decision
+		fmt.Fprintf(w, "  What would have changed it: refloatctl explain %s --run %d --why-not Retry\n", query.OneLine(d.JobID), d.RunIndex)
+	}
+	if len(s.Members) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	heads := []string{"  MEMBERS"}
+	for _, g := range s.Members[0].Generations {
+		heads = append(heads, fmt.Sprint("GENERATION ", g.Number))
+	}
+	t := show.NewTable(w, heads...)
+	for i := range s.Members {
+		cells := []string{"  " + s.Members[i].Name}
+		for _, g := range s.Members[i].Generations {
+			cells = append(cells, g.Text())
+		}
+		t.Row(cells...)
 	}
 	return t.Flush()
 }

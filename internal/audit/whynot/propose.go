@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -16,6 +17,7 @@ import (
 type proposer struct {
 	in      *Input
 	v       *policy.Verdict
+	unit    *chain.GroupVerdict // nil: the unit went on
 	want    Outcome
 	edits   []Edit
 	sets    map[string]*policyfile.Set // by the texts of the edits that made them
@@ -62,6 +64,7 @@ func (p *proposer) propose() []Edit {
 	for i := range applying {
 		p.policy(&applying[i])
 	}
+	p.group()
 	p.settings()
 	return p.edits
 }
@@ -213,17 +216,93 @@ func (p *proposer) policy(s *spec) {
 	if p.want != Ignore && s.DefaultAction != string(p.want) {
 		p.set(Action, 0, path+"defaultAction="+string(p.want), s.DefaultAction)
 	}
+	if p.v.Code == policy.DefaultFail || p.v.Rule == "default" {
+		p.unlisted(path)
+	}
 	for i := range s.Rules {
 		r := &s.Rules[i]
-		at := fmt.Sprintf("%srules[%d].", path, i)
-		if named := fmt.Sprintf("%srules[%s].", path, r.Name); r.Name != "" && !strings.ContainsAny(r.Name, ".[]=") {
-			at = named
-		}
+		at := path + r.path(i)
 		p.limit(at+"retryLimit", r.RetryLimit)
 		if r.Action != string(p.want) {
 			p.set(Action, 0, at+"action="+string(p.want), r.Action)
 		}
 		p.matchers(at, r)
+	}
+}
+
+// group proposes other limits and actions of the group policy of a member.
+func (p *proposer) group() {
+	if p.in.Member == nil {
+		return
+	}
+	g, u := p.in.Member.Group, p.in.Member.Unit
+	b, err := p.in.Base.JSON(policyfile.ID{Kind: policyfile.KindGroup, Name: g.Policy})
+	var file struct {
+		Spec struct {
+			MaxRestarts *uint32
+			Rules       []ruleSpec
+			Parts       []struct {
+				Name       string
+				RetryLimit *uint32
+			}
+		} `json:"spec"`
+	}
+	if err != nil || json.Unmarshal(b, &file) != nil {
+		return // a gang without one
+	}
+	path, action, to := "groups."+g.Policy+".", policy.RestartGroup, g.Counted+1
+	if p.want == Fail {
+		action, to = policy.FailGroup, g.Counted
+	}
+	p.number(path+"maxRestarts", file.Spec.MaxRestarts, to)
+	for _, part := range file.Spec.Parts {
+		if part.Name == u.Part.Name && part.RetryLimit != nil {
+			p.number(fmt.Sprintf("%sparts[%s].retryLimit", path, part.Name), part.RetryLimit, u.Retries+to-g.Counted)
+		}
+	}
+	for i := range file.Spec.Rules {
+		r := &file.Spec.Rules[i]
+		p.set(Action, 0, path+r.path(i)+"action="+action.String(), r.Action)
+	}
+}
+
+// number proposes another limit.
+func (p *proposer) number(field string, now *uint32, to uint32) {
+	have := uint32(0)
+	text := ""
+	if now != nil {
+		have, text = *now, strconv.FormatUint(uint64(*now), 10)
+	}
+	p.set(Number, uint64(max(have, to)-min(have, to)), fmt.Sprintf("%s=%d", field, to), text)
+}
+
+// path names a rule, by its place if its name cannot be in a path.
+func (r *ruleSpec) path(i int) string {
+	if r.Name != "" && !strings.ContainsAny(r.Name, ".[]=") {
+		return fmt.Sprintf("rules[%s].", r.Name)
+	}
+	return fmt.Sprintf("rules[%d].", i)
+}
+
+// unlisted proposes a rule for what no rule matches: for each fact of the failure that a matcher can list.
+func (p *proposer) unlisted(path string) {
+	for _, f := range policyfile.MatcherFields() {
+		listed := factsOf(&f).listed
+		if listed == nil {
+			continue
+		}
+		for _, v := range listed(&p.in.Failure) {
+			rule := map[string]any{"name": "added", "action": string(p.want)}
+			at := rule
+			for _, name := range f.Path[:len(f.Path)-1] { // as onExitCodes, which has an operator too
+				at[name] = map[string]any{"operator": "In"}
+				at, _ = at[name].(map[string]any)
+			}
+			at[f.Path[len(f.Path)-1]] = []any{v}
+			if text, err := json.Marshal(rule); err == nil {
+				p.set(Matcher, 1, path+"rules[+]="+string(text), "")
+			}
+		}
 	}
 }
 

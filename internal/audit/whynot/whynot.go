@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/projection"
 )
 
 // Outcome is what becomes of a failed run.
@@ -30,7 +33,7 @@ func Outcomes() []string { return []string{string(Retry), string(Fail), string(I
 // OutcomeOf returns the outcome of a verdict.
 func OutcomeOf(v *policy.Verdict) Outcome {
 	switch {
-	case v.Code == policy.RuleIgnore:
+	case v.Code == policy.RuleIgnore, v.Code == policy.GangRetry && v.LimitFrom == policy.FromNowhere:
 		return Ignore
 	case v.Requeue:
 		return Retry
@@ -66,7 +69,8 @@ const (
 type Change struct {
 	Edits   []Edit // one or two, made in this order
 	Verdict policy.Verdict
-	Input   Input // with the changes made
+	Group   *chain.GroupVerdict // nil: the job is in no group, or its unit would have gone on
+	Input   Input               // with the changes made
 }
 
 // Edit is a change of one thing.
@@ -86,18 +90,23 @@ type Input struct {
 	Overrides []policyfile.Override
 	Failure   policy.Failure
 	Counts    policy.Counts
+	Member    *projection.MemberFailure // with its unit and group as they were; nil: the job is in none
 }
 
-// Evaluate decides the input.
-func (in *Input) Evaluate() (policy.Verdict, error) {
+// Evaluate decides the input; of a member, also what its group does about its unit, nil if that goes on.
+func (in *Input) Evaluate() (policy.Verdict, *chain.GroupVerdict, error) {
 	set := in.Base
 	if len(in.Overrides) > 0 { // which builds another set
 		var err error
 		if set, err = set.WithOverrides(in.Overrides...); err != nil {
-			return policy.Verdict{}, err
+			return policy.Verdict{}, nil, err
 		}
 	}
-	return set.Evaluate(&in.Failure, &in.Counts), nil
+	if in.Member != nil {
+		v, unit := evaluator.JudgeMember(set.Set, &in.Failure, &in.Counts, in.Member)
+		return v, unit, nil
+	}
+	return set.Evaluate(&in.Failure, &in.Counts), nil, nil
 }
 
 // ErrSame reports that the outcome is already the asked one.
@@ -111,25 +120,25 @@ const (
 // Find returns the changes that give an outcome, the smallest first: of one thing, or if there is none, of two. It is
 // partial if the policies are so large that not all their rules were tried.
 func Find(in *Input, want Outcome) (changes []Change, partial bool, err error) {
-	v, err := in.Evaluate()
+	v, unit, err := in.Evaluate()
 	if err != nil {
 		return nil, false, err
 	}
 	if OutcomeOf(&v) == want {
 		return nil, false, ErrSame
 	}
-	p := proposer{in: in, v: &v, want: want, sets: map[string]*policyfile.Set{}}
+	p := proposer{in: in, v: &v, unit: unit, want: want, sets: map[string]*policyfile.Set{}}
 	edits := p.propose()
 	try := func(edits ...Edit) bool {
 		next, ok := in.with(edits)
 		if !ok {
 			return false
 		}
-		v, err := next.Evaluate()
+		v, unit, err := next.Evaluate()
 		if err != nil || OutcomeOf(&v) != want {
 			return false
 		}
-		changes = append(changes, Change{edits, v, next})
+		changes = append(changes, Change{edits, v, unit, next})
 		return true
 	}
 	for _, e := range edits {

@@ -119,6 +119,9 @@ func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit f
 	}
 	if f.Group != nil && slices.Contains(t.Columns, "group_id") {
 		c.where("group_id = ? AND group_id <> '' AND seq >= ?", f.Group.ID, int64(f.Group.Binding)) // not an earlier one of its name
+		if f.Seq > 0 {
+			c.where("seq = ?", clamp(f.Seq))
+		}
 	}
 	if f.From > 0 && order == byNumber {
 		c.where("number >= ?", clamp(f.From))

@@ -18,7 +18,7 @@ import (
 //	queues.ml.mode=Shadow
 //	groups.training.maxRestarts=1
 //
-// A rule or part is named, or counted from 0. The value is JSON, or else text.
+// A rule or part is named, or counted from 0, or + for one more at the end. The value is JSON, or else text.
 func (s *Set) Assign(text string) (*Set, error) {
 	path, value, ok := strings.Cut(text, "=")
 	if !ok {
@@ -205,6 +205,10 @@ func assign(at any, path []string, value any) error {
 		return assign(m[name], path[1:], value)
 	}
 	list, _ := m[name].([]any)
+	if index == "+" && len(path) == 1 {
+		m[name] = append(list, value)
+		return nil
+	}
 	i := entryOf(list, index)
 	if i < 0 {
 		var names []string

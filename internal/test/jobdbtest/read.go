@@ -154,6 +154,7 @@ func testRecords(t *testing.T, db Database) {
 		"run":       {jobdb.RecordFilter{JobID: "job 1", RunID: "run 3"}, " 04 14", " 01 02 03 04 05 11 12 13 14 15"},
 		"last":      {jobdb.RecordFilter{Partition: &one, Last: 2}, " 14 15", " 14 15"},
 		"group":     {jobdb.RecordFilter{Partition: &one, Group: &jobdb.Group{ID: "g", Binding: 3}}, " 13 14 15", " 11 12 13 14 15"},
+		"envelope":  {jobdb.RecordFilter{Partition: &one, Group: &jobdb.Group{ID: "g", Binding: 3}, Seq: 4}, " 14", " 11 12 13 14 15"},
 		"last, all": {jobdb.RecordFilter{Last: 6}, " 05 11 12 13 14 15", " 05 11 12 13 14 15"},
 	}
 	for name, tt := range tests {

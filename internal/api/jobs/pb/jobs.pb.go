@@ -3080,6 +3080,7 @@ type Job struct {
 	ArmadaVerdict   *Verdict               `protobuf:"bytes,13,opt,name=armada_verdict,json=armadaVerdict,proto3" json:"armada_verdict,omitempty"`
 	Attempts        []*Attempt             `protobuf:"bytes,14,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Group           *string                `protobuf:"bytes,15,opt,name=group,proto3,oneof" json:"group,omitempty"`
+	Member          *Member                `protobuf:"bytes,16,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3219,6 +3220,82 @@ func (x *Job) GetGroup() string {
 	return ""
 }
 
+func (x *Job) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// Member is the place of a job in its group, and its state there.
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          string                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	Replica       uint32                 `protobuf:"varint,2,opt,name=replica,proto3" json:"replica,omitempty"`
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Member) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *Member) GetReplica() uint32 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *Member) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Member) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            string                 `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -3231,7 +3308,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3320,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3333,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Verdict) GetAt() string {
@@ -3312,7 +3389,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3401,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3414,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -3486,7 +3563,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3575,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3588,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Run) GetJobId() string {
@@ -3696,7 +3773,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3785,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3798,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -4022,7 +4099,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4111,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4124,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4108,7 +4185,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4197,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4210,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Other) GetRecord() string {
@@ -4355,7 +4432,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4444,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4457,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ShapePart) GetName() string {
@@ -4449,7 +4526,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4538,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4551,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -4502,7 +4579,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4591,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4527,7 +4604,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Success) GetOperator() string {
@@ -4561,15 +4638,16 @@ type Group struct {
 	Conditions      []*Condition           `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	Parts           []*Part                `protobuf:"bytes,14,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The newest group that follows one of this name, each after the one before has ended; only of a single group.
-	Newer         *string  `protobuf:"bytes,15,opt,name=newer,proto3,oneof" json:"newer,omitempty"`
-	Success       *Success `protobuf:"bytes,16,opt,name=success,proto3,oneof" json:"success,omitempty"`
+	Newer         *string     `protobuf:"bytes,15,opt,name=newer,proto3,oneof" json:"newer,omitempty"`
+	Success       *Success    `protobuf:"bytes,16,opt,name=success,proto3,oneof" json:"success,omitempty"`
+	Story         *GroupStory `protobuf:"bytes,17,opt,name=story,proto3,oneof" json:"story,omitempty"` // only of a single group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4659,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4672,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Group) GetQueue() string {
@@ -4709,6 +4787,282 @@ func (x *Group) GetSuccess() *Success {
 	return nil
 }
 
+func (x *Group) GetStory() *GroupStory {
+	if x != nil {
+		return x.Story
+	}
+	return nil
+}
+
+// GroupStory tells why a group is as it is.
+type GroupStory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Turns         []*Turn                `protobuf:"bytes,1,rep,name=turns,proto3" json:"turns,omitempty"`                                            // in log order: the first one, and the newest
+	TurnsLeftOut  *uint32                `protobuf:"varint,2,opt,name=turns_left_out,json=turnsLeftOut,proto3,oneof" json:"turns_left_out,omitempty"` // between the first and the second
+	Members       []*MemberRow           `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`                                        // by part, replica and index
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupStory) Reset() {
+	*x = GroupStory{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupStory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupStory) ProtoMessage() {}
+
+func (x *GroupStory) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
+func (*GroupStory) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GroupStory) GetTurns() []*Turn {
+	if x != nil {
+		return x.Turns
+	}
+	return nil
+}
+
+func (x *GroupStory) GetTurnsLeftOut() uint32 {
+	if x != nil && x.TurnsLeftOut != nil {
+		return *x.TurnsLeftOut
+	}
+	return 0
+}
+
+func (x *GroupStory) GetMembers() []*MemberRow {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// Turn is the end of a unit with its cause and with what its group did about it, or the end of the group.
+type Turn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
+	Node          *string                `protobuf:"bytes,2,opt,name=node,proto3,oneof" json:"node,omitempty"` // where the run failed
+	Cause         *string                `protobuf:"bytes,3,opt,name=cause,proto3,oneof" json:"cause,omitempty"`
+	Generation    uint32                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of the unit, that ended
+	Restarted     uint32                 `protobuf:"varint,5,opt,name=restarted,proto3" json:"restarted,omitempty"`   // members that started again because of it
+	Stopped       uint32                 `protobuf:"varint,6,opt,name=stopped,proto3" json:"stopped,omitempty"`       // members that were stopped because of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Turn) Reset() {
+	*x = Turn{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Turn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Turn) ProtoMessage() {}
+
+func (x *Turn) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Turn.ProtoReflect.Descriptor instead.
+func (*Turn) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Turn) GetRecord() *Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *Turn) GetNode() string {
+	if x != nil && x.Node != nil {
+		return *x.Node
+	}
+	return ""
+}
+
+func (x *Turn) GetCause() string {
+	if x != nil && x.Cause != nil {
+		return *x.Cause
+	}
+	return ""
+}
+
+func (x *Turn) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Turn) GetRestarted() uint32 {
+	if x != nil {
+		return x.Restarted
+	}
+	return 0
+}
+
+func (x *Turn) GetStopped() uint32 {
+	if x != nil {
+		return x.Stopped
+	}
+	return 0
+}
+
+// MemberRow are members that are next to each other, of which all generations went alike, or, where there are too many of
+// those, some that did not.
+type MemberRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`
+	JobId         *string                `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3,oneof" json:"job_id,omitempty"` // of the only one
+	Generations   []*MemberGeneration    `protobuf:"bytes,4,rep,name=generations,proto3" json:"generations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberRow) Reset() {
+	*x = MemberRow{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberRow) ProtoMessage() {}
+
+func (x *MemberRow) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
+func (*MemberRow) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *MemberRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberRow) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *MemberRow) GetJobId() string {
+	if x != nil && x.JobId != nil {
+		return *x.JobId
+	}
+	return ""
+}
+
+func (x *MemberRow) GetGenerations() []*MemberGeneration {
+	if x != nil {
+		return x.Generations
+	}
+	return nil
+}
+
+// Generation is what became of members in a generation of their unit.
+type MemberGeneration struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	States        []*Tally               `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"` // the worst first; none: the unit has no such generation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberGeneration) Reset() {
+	*x = MemberGeneration{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberGeneration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberGeneration) ProtoMessage() {}
+
+func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
+func (*MemberGeneration) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *MemberGeneration) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *MemberGeneration) GetStates() []*Tally {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
 type Condition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -4721,7 +5075,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +5087,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +5100,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Condition) GetType() string {
@@ -4794,7 +5148,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +5160,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +5173,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Part) GetName() string {
@@ -4909,7 +5263,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5275,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5288,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -5061,7 +5415,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5073,7 +5427,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5086,7 +5440,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Story) GetJob() *Job {
@@ -5147,7 +5501,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5159,7 +5513,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5172,7 +5526,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -5353,7 +5707,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5719,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5732,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -5504,7 +5858,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5870,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5883,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -5560,7 +5914,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5926,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5939,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -5643,7 +5997,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +6009,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +6022,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -5719,7 +6073,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5731,7 +6085,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5744,7 +6098,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LastChange) GetResource() string {
@@ -5790,13 +6144,14 @@ type WhyNot struct {
 	Asked         string                 `protobuf:"bytes,4,opt,name=asked,proto3" json:"asked,omitempty"`
 	Partial       *bool                  `protobuf:"varint,5,opt,name=partial,proto3,oneof" json:"partial,omitempty"`
 	Changes       []*Flipped             `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
+	Group         *string                `protobuf:"bytes,7,opt,name=group,proto3,oneof" json:"group,omitempty"` // of which the job is a member
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +6163,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +6176,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -5866,19 +6221,28 @@ func (x *WhyNot) GetChanges() []*Flipped {
 	return nil
 }
 
+func (x *WhyNot) GetGroup() string {
+	if x != nil && x.Group != nil {
+		return *x.Group
+	}
+	return ""
+}
+
 type Flipped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Edits         []*Edit                `protobuf:"bytes,1,rep,name=edits,proto3" json:"edits,omitempty"`
 	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	Policy        *string                `protobuf:"bytes,3,opt,name=policy,proto3,oneof" json:"policy,omitempty"`
 	Rule          *string                `protobuf:"bytes,4,opt,name=rule,proto3,oneof" json:"rule,omitempty"`
+	GroupAction   *string                `protobuf:"bytes,5,opt,name=group_action,json=groupAction,proto3,oneof" json:"group_action,omitempty"` // what the group would have done about it
+	GroupRule     *string                `protobuf:"bytes,6,opt,name=group_rule,json=groupRule,proto3,oneof" json:"group_rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6254,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6267,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -5934,6 +6298,20 @@ func (x *Flipped) GetRule() string {
 	return ""
 }
 
+func (x *Flipped) GetGroupAction() string {
+	if x != nil && x.GroupAction != nil {
+		return *x.GroupAction
+	}
+	return ""
+}
+
+func (x *Flipped) GetGroupRule() string {
+	if x != nil && x.GroupRule != nil {
+		return *x.GroupRule
+	}
+	return ""
+}
+
 type Edit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -5945,7 +6323,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5957,7 +6335,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6348,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Edit) GetKind() string {
@@ -6018,7 +6396,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +6408,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +6421,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -6168,7 +6546,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6558,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6571,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Tally) GetKey() string {
@@ -6220,7 +6598,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6610,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6623,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -6277,7 +6655,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6289,7 +6667,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6302,7 +6680,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Fate) GetJobId() string {
@@ -6368,7 +6746,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6758,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6771,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -6451,7 +6829,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6463,7 +6841,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6476,7 +6854,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Top) GetBy() string {
@@ -6533,7 +6911,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6545,7 +6923,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6558,7 +6936,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -6641,7 +7019,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6653,7 +7031,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6666,7 +7044,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StateCount) GetState() string {
@@ -6698,7 +7076,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +7088,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +7101,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -6785,7 +7163,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6797,7 +7175,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6810,7 +7188,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -6839,7 +7217,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6851,7 +7229,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6864,7 +7242,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -6906,7 +7284,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6918,7 +7296,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6931,7 +7309,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -6969,7 +7347,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6981,7 +7359,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6994,7 +7372,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -7055,7 +7433,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7067,7 +7445,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7080,7 +7458,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -7152,7 +7530,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7542,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7555,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -7232,7 +7610,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7244,7 +7622,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7257,7 +7635,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -7334,7 +7712,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7724,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7737,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -7397,7 +7775,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +7787,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +7800,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -7480,7 +7858,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7870,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7883,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -7835,7 +8213,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\t_envelopeB\t\n" +
 	"\a_eventsB\n" +
 	"\n" +
-	"\b_refused\"\x9d\x04\n" +
+	"\b_refused\"\xce\x04\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -7854,12 +8232,18 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x10cancel_requested\x18\f \x01(\bR\x0fcancelRequested\x12?\n" +
 	"\x0earmada_verdict\x18\r \x01(\v2\x18.refloat.jobs.v1.VerdictR\rarmadaVerdict\x124\n" +
 	"\battempts\x18\x0e \x03(\v2\x18.refloat.jobs.v1.AttemptR\battempts\x12\x19\n" +
-	"\x05group\x18\x0f \x01(\tH\x03R\x05group\x88\x01\x01B\f\n" +
+	"\x05group\x18\x0f \x01(\tH\x03R\x05group\x88\x01\x01\x12/\n" +
+	"\x06member\x18\x10 \x01(\v2\x17.refloat.jobs.v1.MemberR\x06memberB\f\n" +
 	"\n" +
 	"_submittedB\b\n" +
 	"\x06_endedB\x0e\n" +
 	"\f_retry_afterB\b\n" +
-	"\x06_group\"y\n" +
+	"\x06_group\"b\n" +
+	"\x06Member\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x18\n" +
+	"\areplica\x18\x02 \x01(\rR\areplica\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"y\n" +
 	"\aVerdict\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\tR\x02at\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -8107,7 +8491,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\rR\x05count\";\n" +
 	"\aSuccess\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
-	"\x05parts\x18\x02 \x03(\tR\x05parts\"\xc5\x04\n" +
+	"\x05parts\x18\x02 \x03(\tR\x05parts\"\x87\x05\n" +
 	"\x05Group\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -8129,12 +8513,40 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"conditions\x12+\n" +
 	"\x05parts\x18\x0e \x03(\v2\x15.refloat.jobs.v1.PartR\x05parts\x12\x19\n" +
 	"\x05newer\x18\x0f \x01(\tH\x02R\x05newer\x88\x01\x01\x127\n" +
-	"\asuccess\x18\x10 \x01(\v2\x18.refloat.jobs.v1.SuccessH\x03R\asuccess\x88\x01\x01B\a\n" +
+	"\asuccess\x18\x10 \x01(\v2\x18.refloat.jobs.v1.SuccessH\x03R\asuccess\x88\x01\x01\x126\n" +
+	"\x05story\x18\x11 \x01(\v2\x1b.refloat.jobs.v1.GroupStoryH\x04R\x05story\x88\x01\x01B\a\n" +
 	"\x05_ruleB\x0f\n" +
 	"\r_max_restartsB\b\n" +
 	"\x06_newerB\n" +
 	"\n" +
-	"\b_success\"i\n" +
+	"\b_successB\b\n" +
+	"\x06_story\"\xad\x01\n" +
+	"\n" +
+	"GroupStory\x12+\n" +
+	"\x05turns\x18\x01 \x03(\v2\x15.refloat.jobs.v1.TurnR\x05turns\x12)\n" +
+	"\x0eturns_left_out\x18\x02 \x01(\rH\x00R\fturnsLeftOut\x88\x01\x01\x124\n" +
+	"\amembers\x18\x03 \x03(\v2\x1a.refloat.jobs.v1.MemberRowR\amembersB\x11\n" +
+	"\x0f_turns_left_out\"\xd6\x01\n" +
+	"\x04Turn\x12/\n" +
+	"\x06record\x18\x01 \x01(\v2\x17.refloat.jobs.v1.RecordR\x06record\x12\x17\n" +
+	"\x04node\x18\x02 \x01(\tH\x00R\x04node\x88\x01\x01\x12\x19\n" +
+	"\x05cause\x18\x03 \x01(\tH\x01R\x05cause\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\rR\n" +
+	"generation\x12\x1c\n" +
+	"\trestarted\x18\x05 \x01(\rR\trestarted\x12\x18\n" +
+	"\astopped\x18\x06 \x01(\rR\astoppedB\a\n" +
+	"\x05_nodeB\b\n" +
+	"\x06_cause\"\xa5\x01\n" +
+	"\tMemberRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\x12\x1a\n" +
+	"\x06job_id\x18\x03 \x01(\tH\x00R\x05jobId\x88\x01\x01\x12C\n" +
+	"\vgenerations\x18\x04 \x03(\v2!.refloat.jobs.v1.MemberGenerationR\vgenerationsB\t\n" +
+	"\a_job_id\"Z\n" +
+	"\x10MemberGeneration\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12.\n" +
+	"\x06states\x18\x02 \x03(\v2\x16.refloat.jobs.v1.TallyR\x06states\"i\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
@@ -8288,23 +8700,30 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04time\x18\x03 \x01(\tR\x04time\x12\x16\n" +
 	"\x06author\x18\x04 \x01(\tR\x06author\x12\x1b\n" +
 	"\x06reason\x18\x05 \x01(\tH\x00R\x06reason\x88\x01\x01B\t\n" +
-	"\a_reason\"\xc5\x01\n" +
+	"\a_reason\"\xea\x01\n" +
 	"\x06WhyNot\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05asked\x18\x04 \x01(\tR\x05asked\x12\x1d\n" +
 	"\apartial\x18\x05 \x01(\bH\x00R\apartial\x88\x01\x01\x122\n" +
-	"\achanges\x18\x06 \x03(\v2\x18.refloat.jobs.v1.FlippedR\achangesB\n" +
+	"\achanges\x18\x06 \x03(\v2\x18.refloat.jobs.v1.FlippedR\achanges\x12\x19\n" +
+	"\x05group\x18\a \x01(\tH\x01R\x05group\x88\x01\x01B\n" +
 	"\n" +
-	"\b_partial\"\x94\x01\n" +
+	"\b_partialB\b\n" +
+	"\x06_group\"\x80\x02\n" +
 	"\aFlipped\x12+\n" +
 	"\x05edits\x18\x01 \x03(\v2\x15.refloat.jobs.v1.EditR\x05edits\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x1b\n" +
 	"\x06policy\x18\x03 \x01(\tH\x00R\x06policy\x88\x01\x01\x12\x17\n" +
-	"\x04rule\x18\x04 \x01(\tH\x01R\x04rule\x88\x01\x01B\t\n" +
+	"\x04rule\x18\x04 \x01(\tH\x01R\x04rule\x88\x01\x01\x12&\n" +
+	"\fgroup_action\x18\x05 \x01(\tH\x02R\vgroupAction\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"group_rule\x18\x06 \x01(\tH\x03R\tgroupRule\x88\x01\x01B\t\n" +
 	"\a_policyB\a\n" +
-	"\x05_rule\"M\n" +
+	"\x05_ruleB\x0f\n" +
+	"\r_group_actionB\r\n" +
+	"\v_group_rule\"M\n" +
 	"\x04Edit\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
@@ -8505,7 +8924,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -8548,169 +8967,181 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListPartitionsResponse)(nil),  // 38: refloat.jobs.v1.ListPartitionsResponse
 	(*Partition)(nil),               // 39: refloat.jobs.v1.Partition
 	(*Job)(nil),                     // 40: refloat.jobs.v1.Job
-	(*Verdict)(nil),                 // 41: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 42: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 43: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 44: refloat.jobs.v1.Decision
-	(*Position)(nil),                // 45: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 46: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 47: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 48: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 49: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 50: refloat.jobs.v1.Group
-	(*Condition)(nil),               // 51: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 52: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 53: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 54: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 55: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 56: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 57: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 58: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 59: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 60: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 61: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 62: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 63: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 64: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 65: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 66: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 67: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 68: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 69: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 70: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 71: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 72: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 73: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 74: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 75: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 76: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 77: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 78: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 79: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 80: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 81: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 82: refloat.jobs.v1.ShadowSummary
-	nil,                             // 83: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 84: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 85: google.protobuf.Struct
+	(*Member)(nil),                  // 41: refloat.jobs.v1.Member
+	(*Verdict)(nil),                 // 42: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 43: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 44: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 45: refloat.jobs.v1.Decision
+	(*Position)(nil),                // 46: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 47: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 48: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 49: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 50: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 51: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 52: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 53: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 54: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 55: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 56: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 57: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 58: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 59: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 60: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 61: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 62: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 63: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 64: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 65: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 66: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 67: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 68: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 69: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 70: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 71: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 72: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 73: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 74: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 75: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 76: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 77: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 78: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 79: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 80: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 81: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 82: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 83: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 84: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 85: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 86: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 87: refloat.jobs.v1.ShadowSummary
+	nil,                             // 88: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 89: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 90: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	40, // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	43, // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	44, // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	50, // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	40, // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	54, // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
-	17, // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	50, // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
-	44, // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	46, // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	69, // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	75, // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
-	26, // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
-	26, // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	85, // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
-	28, // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
-	31, // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
-	32, // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
-	33, // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
-	29, // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
-	30, // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	31, // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
-	34, // 22: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	34, // 23: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	83, // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	85, // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	39, // 26: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	41, // 27: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	42, // 28: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	45, // 29: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	45, // 30: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	47, // 31: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	49, // 32: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	48, // 33: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	51, // 34: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	52, // 35: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	49, // 36: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	53, // 37: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	48, // 38: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	51, // 39: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	40, // 40: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	55, // 41: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	57, // 42: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	44, // 43: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	44, // 44: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	40, // 45: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	58, // 46: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	59, // 47: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	60, // 48: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	57, // 49: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	62, // 50: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	63, // 51: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	65, // 52: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	65, // 53: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	65, // 54: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	66, // 55: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	66, // 56: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	68, // 57: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	67, // 58: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	60, // 59: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	71, // 60: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	72, // 61: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	73, // 62: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	73, // 63: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	74, // 64: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	76, // 65: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	81, // 66: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	82, // 67: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	77, // 68: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	78, // 69: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	79, // 70: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	79, // 71: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	80, // 72: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	84, // 73: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	44, // 74: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,  // 75: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,  // 76: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,  // 77: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,  // 78: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,  // 79: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10, // 80: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12, // 81: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13, // 82: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14, // 83: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15, // 84: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18, // 85: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19, // 86: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21, // 87: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22, // 88: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	25, // 89: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	35, // 90: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	37, // 91: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	24, // 92: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,  // 93: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,  // 94: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,  // 95: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,  // 96: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,  // 97: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11, // 98: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	56, // 99: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	61, // 100: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	50, // 101: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16, // 102: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	64, // 103: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20, // 104: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	70, // 105: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23, // 106: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	27, // 107: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	36, // 108: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	38, // 109: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	44, // 110: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	93, // [93:111] is the sub-list for method output_type
-	75, // [75:93] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	40,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	44,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	45,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	51,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	40,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	59,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
+	51,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	45,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	47,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	74,  // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	80,  // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	26,  // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
+	26,  // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
+	90,  // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	28,  // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
+	31,  // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	32,  // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	33,  // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	29,  // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
+	30,  // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
+	31,  // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	34,  // 22: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	34,  // 23: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	88,  // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	90,  // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	39,  // 26: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	42,  // 27: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	43,  // 28: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	41,  // 29: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	46,  // 30: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	46,  // 31: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	48,  // 32: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	50,  // 33: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	49,  // 34: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	56,  // 35: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	57,  // 36: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	50,  // 37: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	52,  // 38: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	53,  // 39: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	54,  // 40: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 41: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	55,  // 42: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	70,  // 43: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	58,  // 44: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	49,  // 45: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	56,  // 46: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	40,  // 47: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	60,  // 48: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	62,  // 49: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	45,  // 50: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	45,  // 51: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	40,  // 52: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	63,  // 53: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	64,  // 54: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	65,  // 55: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	62,  // 56: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	67,  // 57: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	68,  // 58: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	70,  // 59: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	70,  // 60: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	70,  // 61: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	71,  // 62: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	71,  // 63: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	73,  // 64: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	72,  // 65: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	65,  // 66: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	76,  // 67: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	77,  // 68: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	78,  // 69: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	78,  // 70: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	79,  // 71: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	81,  // 72: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	86,  // 73: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	87,  // 74: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	82,  // 75: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	83,  // 76: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	84,  // 77: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	84,  // 78: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	85,  // 79: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	89,  // 80: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	45,  // 81: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 82: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 83: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 84: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 85: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 86: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 87: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 88: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 89: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 90: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 91: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 92: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 93: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	21,  // 94: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	22,  // 95: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	25,  // 96: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	35,  // 97: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	37,  // 98: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	24,  // 99: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 100: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 101: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 102: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 103: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 104: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 105: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	61,  // 106: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	66,  // 107: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	51,  // 108: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 109: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	69,  // 110: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 111: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	75,  // 112: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	23,  // 113: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	27,  // 114: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	36,  // 115: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	38,  // 116: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	45,  // 117: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	100, // [100:118] is the sub-list for method output_type
+	82,  // [82:100] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -8726,35 +9157,38 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[34].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[40].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[42].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[43].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[45].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[76].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[81].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[86].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   85,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
