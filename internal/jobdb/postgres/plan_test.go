@@ -129,6 +129,22 @@ func TestListsByIndex(t *testing.T) {
 		}
 	}
 	t.Logf("%d queries", plans)
+	if _, err := tx.Exec(ctx, `INSERT INTO refloat_group_records SELECT 1, n, 0, 1, n, -1, '', false, true, 'MemberHeld', 'g' || n % 500, 'j' || n, '', NULL, ''
+FROM generate_series(1, 20000) AS n; ANALYZE refloat_group_records; SET LOCAL enable_seqscan = off`); err != nil { // of units there are few rows
+		t.Fatal(err)
+	}
+	byGroup := regexp.MustCompile(`Index Cond: .*(group_id|seq) =`)
+	e := &explained{source: source{ctx: ctx, address: db.address, tx: tx}}
+	for _, q := range jobdbtest.OfGroup(t) {
+		if err := e.Find(q, func() []any { return nil }, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, plan := range e.plans {
+		if !byGroup.MatchString(plan) {
+			t.Error(plan)
+		}
+	}
 }
 
 // TestPages: the pages of a list have the rows of the list, also where a page finds them behind its window.

@@ -87,6 +87,11 @@ func TestListsByIndex(t *testing.T) {
 	for i := range plans {
 		checkPlan(t, db, &plans[i])
 	}
+	for _, q := range jobdbtest.OfGroup(t) {
+		if plan := planOf(t, db, q.SQL("", hint), q.Args...); !strings.Contains(plan, "(group_id=?") && !strings.Contains(plan, "seq=?") || strings.Contains(plan, "SCAN") {
+			t.Errorf("%s:\n%s", q.SQL("", hint), plan)
+		}
+	}
 	if len(plans) < 1000 {
 		t.Errorf("%d plans: hardly any", len(plans))
 	}

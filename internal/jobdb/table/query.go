@@ -105,8 +105,10 @@ const (
 func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit func(*T) error) error {
 	c := Query{Rest: " ORDER BY " + order}
 	ofJob := f.JobID != "" && slices.Contains(t.Columns, "job_id")
+	ofGroup := f.Group != nil && slices.Contains(t.Columns, "group_id")
+	inEnvelope := ofGroup && f.Seq > 0 && order == byRecord // the key of the rows finds it
 	switch {
-	case f.Partition != nil && ofJob: // the index of jobs is the only choice
+	case f.Partition != nil && (ofJob || ofGroup && !inEnvelope): // the index of jobs, or of groups, is the only choice
 		c.where("~partition = ?", *f.Partition)
 	case f.Partition != nil:
 		c.where("partition = ?", *f.Partition)
@@ -117,11 +119,16 @@ func list[T any](s Source, t *Of[T], f jobdb.RecordFilter, order string, visit f
 	if f.RunID != "" && slices.Contains(t.Columns, "run_id") {
 		c.where("run_id = ?", f.RunID)
 	}
-	if f.Group != nil && slices.Contains(t.Columns, "group_id") {
-		c.where("group_id = ? AND group_id <> '' AND seq >= ?", f.Group.ID, int64(f.Group.Binding)) // not an earlier one of its name
-		if f.Seq > 0 {
-			c.where("seq = ?", clamp(f.Seq))
-		}
+	switch {
+	case inEnvelope:
+		c.where("seq = ? AND ~group_id = ?", clamp(f.Seq), f.Group.ID)
+	case ofGroup && f.Seq > 0:
+		c.where("group_id = ? AND group_id <> '' AND ~seq = ?", f.Group.ID, clamp(f.Seq))
+	case ofGroup:
+		c.where("group_id = ? AND group_id <> ''", f.Group.ID)
+	}
+	if ofGroup {
+		c.where("~seq >= ?", int64(f.Group.Binding)) // not an earlier one of its name
 	}
 	if f.From > 0 && order == byNumber {
 		c.where("number >= ?", clamp(f.From))

@@ -106,6 +106,22 @@ func pages(list, sort string) (all []jobdb.Page) {
 	return all
 }
 
+// OfGroup returns what the story of a group asks: its members, units, records and decisions, and those of one envelope.
+func OfGroup(t testing.TB) []table.Query {
+	t.Helper()
+	noted, one := &asked{}, 1
+	q, g := table.Queries{Source: noted}, &jobdb.Group{Partition: one, ID: "g", Binding: 3}
+	err := errors.Join(q.Members(g, func(*jobdb.Job) error { return nil }), q.Units(g, func(*jobdb.Unit) error { return nil }))
+	for _, seq := range []uint64{0, 4} {
+		f := jobdb.RecordFilter{Partition: &one, Group: g, Seq: seq}
+		err = errors.Join(err, q.GroupRecords(f, func(*jobdb.GroupRecord) error { return nil }), q.Decisions(f, func(*jobdb.Decision) error { return nil }))
+	}
+	if err != nil || len(noted.queries) != 6 {
+		t.Fatalf("%d queries: %v", len(noted.queries), err)
+	}
+	return noted.queries
+}
+
 // Counts returns what counts ask with every filter.
 func Counts(t testing.TB, decisions int) (plans []Plan) {
 	t.Helper()
