@@ -111,7 +111,13 @@ func (p *past) last(at eventlog.Position) *Turn {
 }
 
 func (p *past) decided(d *chain.Decision, t Turn, r *Record) {
-	if d.Member == nil || d.Shadow || d.Code == policy.GroupOver || d.Code == policy.GroupRestart && d.Group == nil {
+	switch {
+	case d.Member == nil, d.Code == policy.GroupOver, d.Code == policy.GroupRestart && d.Group == nil:
+		return
+	case d.Shadow: // nothing follows from it
+		if t.Generation = d.Member.Generation; d.Group != nil {
+			p.turn(t, r)
+		}
 		return
 	}
 	u, m := p.member(d.Member)

@@ -116,18 +116,16 @@ func (t *Turn) recall(q jobdb.Queries, partition int) error {
 	})
 }
 
-// Who names what a turn is about: a member with its run, a unit, or the group.
+// Who names the member whose run failed; "": no run failed.
 func (t *Turn) Who() string {
-	switch d, o := t.Record.Decision, t.Record.Other; {
-	case d != nil:
-		return fmt.Sprintf("member %d of %s/%d (job %s, run %d)", *d.Index, d.Part, *d.Replica, d.JobID, d.RunIndex)
-	case o != nil && o.Replica != nil:
-		return fmt.Sprintf("unit %s/%d", o.Part, *o.Replica)
+	d := t.Record.Decision
+	if d == nil {
+		return ""
 	}
-	return "the group"
+	return fmt.Sprintf("member %d of %s/%d (job %s, run %d)", *d.Index, d.Part, *d.Replica, d.JobID, d.RunIndex)
 }
 
-// What says in words what happened to it, and what followed.
+// What says in words what happened to it, or to the unit or group.
 func (t *Turn) What() string {
 	d := t.Record.Decision
 	if d == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -147,7 +148,7 @@ func (s *Site) group(p *page) error {
 	for i := range found.Story.Turns {
 		shown.Turns = append(shown.Turns, turnOf(&found, &found.Story.Turns[i]))
 	}
-	if t := found.Story.Ended(); t != nil {
+	if t := found.Story.Ended(); t != nil && found.State != policy.GroupSucceeded.String() {
 		ended := turnOf(&found, t)
 		shown.Ended = &ended
 	}

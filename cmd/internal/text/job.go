@@ -272,7 +272,7 @@ func groupStory(w io.Writer, s *query.GroupStory) error {
 	}
 	for i := range s.Turns {
 		t := &s.Turns[i]
-		fmt.Fprintf(w, "\n%s %d: %s %s\n", show.Bold(w, "Generation"), t.Generation, query.OneLine(t.Who()), query.OneLine(t.What()))
+		fmt.Fprintf(w, "\n%s %d: %s\n", show.Bold(w, "Generation"), t.Generation, query.OneLine(strings.TrimSpace(t.Who()+" "+t.What())))
 		for _, line := range []string{t.Why(), t.Effect()} {
 			if line != "" {
 				fmt.Fprintf(w, "  %s\n", query.OneLine(line))

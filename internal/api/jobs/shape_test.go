@@ -30,10 +30,29 @@ func (g *oneGroup) GroupList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.
 	return nil, visit(&jobdb.Group{Queue: "q", JobSet: "s", Name: "g", Shape: g.shape, State: policy.GroupActive})
 }
 
-func (g *oneGroup) Members(*jobdb.Group, func(*jobdb.Job) error) error { return nil }
-func (g *oneGroup) Units(*jobdb.Group, func(*jobdb.Unit) error) error  { return nil }
+// failed is a member whose run failed, and with it the group.
+var failed = jobdb.Job{JobID: "j", Queue: "q", JobSet: "s", Member: jobdb.Membership{GroupID: "g", Group: "g", Part: "driver", State: jobdb.MemberUnitFail}}
 
-func (g *oneGroup) Decisions(jobdb.RecordFilter, func(*jobdb.Decision) error) error { return nil }
+func (g *oneGroup) Members(_ *jobdb.Group, visit func(*jobdb.Job) error) error { return visit(&failed) }
+
+func (g *oneGroup) JobList(_ *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Job) error) ([]any, error) {
+	return nil, visit(&failed)
+}
+
+func (g *oneGroup) Runs(_ int, _ string, visit func(*jobdb.Run) error) error {
+	return visit(&jobdb.Run{JobID: "j", RunID: "r", Node: "n"})
+}
+
+func (g *oneGroup) Units(_ *jobdb.Group, visit func(*jobdb.Unit) error) error {
+	return visit(&jobdb.Unit{Part: "driver", State: jobdb.UnitFailed})
+}
+
+func (g *oneGroup) Decisions(_ jobdb.RecordFilter, visit func(*jobdb.Decision) error) error {
+	return visit(&jobdb.Decision{Acted: true, Decision: chain.Decision{
+		Queue: "q", JobSet: "s", JobID: "j", RunID: "r", Code: policy.DefaultFail, Member: &chain.Member{Group: "g", Part: "driver"},
+		Group: &chain.GroupVerdict{Reason: policy.BackoffLimitExceeded, Action: policy.FailGroup},
+	}})
+}
 
 func (g *oneGroup) GroupRecords(_ jobdb.RecordFilter, visit func(*jobdb.GroupRecord) error) error {
 	return visit(&jobdb.GroupRecord{Raw: chain.AppendRecord(nil, &chain.GroupBound{Queue: "q", JobSet: "s", Group: "g", Policy: "p", Shape: g.shape})})
@@ -58,6 +77,7 @@ func TestShape(t *testing.T) {
 	remote := &jobs.Client{Call: func(ctx context.Context, call func(context.Context, pb.JobsClient) error) error {
 		return call(ctx, served)
 	}}
+	equal := []cmp.Option{cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(query.Turn{}, query.MemberRow{}), cmpopts.IgnoreFields(query.Unit{}, "Members")}
 	key := query.GroupKey{Group: "g"}
 	want, err := local.GroupHistory(t.Context(), key)
 	if err != nil {
@@ -67,17 +87,20 @@ func TestShape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, equal...); diff != "" {
 		t.Error(diff)
 	}
-	if len(want.Lines) != 1 || len(want.Lines[0].Other.Parts) != 3 {
+	if len(want.Lines) != 2 || len(want.Lines[0].Other.Parts) != 3 {
 		t.Errorf("the history is %+v", want.Lines)
+	}
+	if s := want.Group.Story; len(s.Turns) != 1 || s.Turns[0].Node != "n" || s.Turns[0].Cause == "" || len(s.Members) != 1 || s.Members[0].Generations[0].Text() != "1 FailedUnit" {
+		t.Errorf("the story is %+v", s)
 	}
 	group, err := remote.Group(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want.Group, group, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want.Group, group, equal...); diff != "" {
 		t.Error(diff)
 	}
 }
