@@ -112,6 +112,9 @@ func (t *Turn) recall(q jobdb.Queries, partition int) error {
 		}
 		x, err := audit.Recall(audit.Case{Job: job, Run: r, Decision: t.run})
 		t.Node, t.Cause = cmp.Or(r.Error.Node, r.Node), audit.Cause(&x.Facts)
+		if t.Cause == "unknown" && r.Error.Message != "" {
+			t.Cause = fmt.Sprintf("%.200s", r.Error.Message)
+		}
 		return err
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/internal/audit/whynot"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -43,7 +44,10 @@ type Flipped struct {
 // Gives says what the change gives, in a few words.
 func (f *Flipped) Gives() string {
 	s := strings.TrimSpace(f.Code + " " + RuleName(f.Policy, f.Rule))
-	if f.GroupAction != "" {
+	switch {
+	case f.GroupAction == policy.Leave.String() && f.GroupRule == "": // no default does that
+		s += ", " + f.GroupAction
+	case f.GroupAction != "":
 		s += ", " + f.GroupAction + " by " + cmp.Or(f.GroupRule, "the group's default")
 	}
 	return s
