@@ -9,7 +9,8 @@ import (
 )
 
 // TestEdgesAreVisible: the edge of a field stands out from what is inside and around it, as
-// WCAG 2.2, 1.4.11 asks: 3:1, on light and on dark screens. Axe tests the contrast of text.
+// WCAG 2.2, 1.4.11 asks: 3:1, on light and on dark screens. So do the edges of bars, and the text on them with 4.5:1. Axe tests
+// the contrast of other text.
 func TestEdgesAreVisible(t *testing.T) {
 	t.Parallel()
 	css, err := os.ReadFile("static/style.css")
@@ -45,10 +46,18 @@ func TestEdgesAreVisible(t *testing.T) {
 			}
 			return sum
 		}
-		for _, around := range []string{"--panel", "--bg"} {
-			a, b := luminance("--edge"), luminance(around)
-			if ratio := (max(a, b) + .05) / (min(a, b) + .05); ratio < 3 {
-				t.Errorf("scheme %d: --edge on %s has a contrast of %.2f, want 3", i, around, ratio)
+		stands := func(out, on string, want float64) {
+			a, b := luminance(out), luminance(on)
+			if ratio := (max(a, b) + .05) / (min(a, b) + .05); ratio < want {
+				t.Errorf("scheme %d: %s on %s has a contrast of %.2f, want %v", i, out, on, ratio, want)
+			}
+		}
+		stands("--edge", "--panel", 3)
+		stands("--text", "--plain-bg", 4.5)
+		for _, edge := range []string{"--edge", "--good", "--bad", "--wait", "--busy"} {
+			stands(edge, "--bg", 3)
+			if edge != "--edge" {
+				stands("--text", edge+"-bg", 4.5)
 			}
 		}
 	}
