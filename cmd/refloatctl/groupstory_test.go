@@ -32,6 +32,7 @@ func TestGroupStory(t *testing.T) {
 		{"explain", gangtest.Member(17), "--run", "1", "--why-not", "Retry"},
 		{"explain", gangtest.Member(20)},
 		{"explain", gangtest.Member(18)},
+		{"whatif", "--set", `policies.infra.rules[+]={"action":"Retry","name":"added","onExitCodes":{"operator":"In","values":[139]}}`},
 		{"get", "group", "pair"},
 		{"explain", "pair-2", "--why-not", "Retry"},
 		{"get", "groups"},

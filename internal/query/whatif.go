@@ -221,9 +221,13 @@ func (w *WhatIf) options(ctx context.Context, s *Source) (o whatif.Options, fiel
 			}
 		}
 		for _, field := range w.Set {
-			path, _, _ := strings.Cut(field, "=")
+			path, value, _ := strings.Cut(field, "=")
 			policy, rule := c.Set.RuleOf(path)
-			changes = append(changes, FieldChange{path, before.Field(path), c.Set.Field(path), policy, rule})
+			to := c.Set.Field(path)
+			if strings.HasSuffix(path, "[+]") {
+				to = value // one more entry of a list has no path
+			}
+			changes = append(changes, FieldChange{path, before.Field(path), to, policy, rule})
 		}
 		fields, o.Candidates = append(fields, changes), append(o.Candidates, c)
 	}

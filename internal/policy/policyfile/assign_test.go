@@ -44,19 +44,24 @@ spec:
 			t.Errorf("%s: %v", c.assign, err)
 		}
 	}
+	one, err := from.Assign(`policies.a-b.rules[+]={"name":"new","action":"Retry","onConditions":["Preempted"],"retryLimit":2}`)
+	if err != nil || one.Field("policies.a-b.rules[2].name") != `"new"` || from.Field("policies.a-b.rules[2].name") != "" {
+		t.Errorf("one more rule: %v", err)
+	}
 	if got, err := from.Assign("policies.a-b.rules[1].backoff.initialDelay=10s"); err != nil || got.Digest() == from.Digest() {
 		t.Errorf("a field that was not there: %v", err)
 	}
 	for _, bad := range []string{
 		"", "policies.a-b.rules[oom].retryLimit", "policies.x.rules[oom].retryLimit=2", "policies.a-b.rules[none].retryLimit=2", "policies.a-b=2",
 		"settings.none=1", "queues.q.mode=Sometimes", "policies.a-b.rules[7].retryLimit=2", "rules[oom].retryLimit=2", "policies.a-b.rules[oom].retryLimit.x=2", "queues.q.=1",
+		"policies.a-b.rules[+].retryLimit=2", "policies.a-b.rules[+]=2",
 	} {
 		if _, err := from.Assign(bad); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}
 	const bad = "policies.a-b.rules[oom].retryLimit=-2"
-	_, err := from.Assign(bad)
+	_, err = from.Assign(bad)
 	if want := bad + ": RP032 spec.rules[0].retryLimit: "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %q, want %q without a position, and so on", err, want)
 	}
