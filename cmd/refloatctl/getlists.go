@@ -56,6 +56,14 @@ ARMADA ALONE is Failed for a job that Armada would have failed by now without Re
 	}
 	cmd := l.command(&f)
 	cmd.Flags().BoolVar(&f.ask.Waiting, "waiting", false, "only jobs with a pending retry")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { // of the jobs of a group, one wants to know which members they are
+		for i := range l.rows.Columns {
+			c := &l.rows.Columns[i]
+			c.Wide = c.Wide && (c.Heading != "MEMBER" || f.ask.Group == "")
+		}
+		return run(cmd, args)
+	}
 	return cmd
 }
 

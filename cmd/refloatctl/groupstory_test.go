@@ -36,7 +36,7 @@ func TestGroupStory(t *testing.T) {
 		{"get", "group", "pair"},
 		{"explain", "pair-2", "--why-not", "Retry"},
 		{"get", "groups"},
-		{"get", "jobs", "--group", "pair", "-o", "wide"},
+		{"get", "jobs", "--group", "pair"},
 	} {
 		r := ctl(t, append(args, "--data", data)...)
 		all += "$ refloatctl"
