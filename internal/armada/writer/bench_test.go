@@ -23,15 +23,22 @@ var written = []string{
 	"refloat_ready", "refloat_parked", "refloat_activations", "refloat_waits", "refloat_positions",
 }
 
-// ingest plays a tape into the database and returns the duration and the number of
-// transactions. It calls committed, if set, after each transaction.
-func (h *tape) ingest(b *testing.B, url string, mode writer.Mode, rows int, committed func(partition int)) (took time.Duration, transactions int) {
+// open opens the database for writing, until the benchmark ends: its connections prepare
+// statements once, as those of an ingester that runs for long.
+func open(b *testing.B, url string) *postgres.DB {
 	b.Helper()
 	db, err := postgres.Open(b.Context(), url, postgres.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer db.Close()
+	b.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// ingest plays a tape into the database and returns the duration and the number of
+// transactions. It calls committed, if set, after each transaction.
+func (h *tape) ingest(b *testing.B, db *postgres.DB, mode writer.Mode, rows int, committed func(partition int)) (took time.Duration, transactions int) {
+	b.Helper()
 	w, err := sink.New(sink.Config{
 		Events: h.events, Decisions: h.decisions, DB: db, MaxRows: rows, Now: func() time.Time { return h.from },
 		Hooks: sink.Hooks{Committed: func(sink.Batch) { transactions++ }},
@@ -113,12 +120,13 @@ func BenchmarkIngest(b *testing.B) {
 				bare := &bareRows{}
 				bare.describe(b, conn)
 				empty(b, conn)
-				h.ingest(b, url, mode, 1000, func(p int) { bare.record(b, conn, p) })
+				db := open(b, url)
+				h.ingest(b, db, mode, 1000, func(p int) { bare.record(b, conn, p) })
 				var times pairs
 				for b.Loop() {
 					times.run(func() time.Duration {
 						empty(b, conn)
-						took, _ := h.ingest(b, url, mode, 1000, nil)
+						took, _ := h.ingest(b, db, mode, 1000, nil)
 						return took
 					}, func() time.Duration {
 						empty(b, conn)
@@ -277,7 +285,8 @@ func BenchmarkWaiting(b *testing.B) {
 			}
 		}
 	}
-	h.ingest(b, url, writer.HoldBack, 1000, nil)
+	db := open(b, url)
+	h.ingest(b, db, writer.HoldBack, 1000, nil)
 	exec("CREATE TABLE a_job AS SELECT * FROM refloat_jobs JOIN (SELECT job_id, scheduling_info FROM jobs) AS j USING (job_id) WHERE queue = 'vision-train' LIMIT 1")
 	const series = " FROM a_job, generate_series(1, 10000) AS i"
 	const due = "4611686018427387904" // in the far future
@@ -304,7 +313,7 @@ func BenchmarkWaiting(b *testing.B) {
 					exec("INSERT INTO refloat_mirror SELECT p, '-1:-1:-1' FROM generate_series(0, 2) AS p") // the tables are ours
 					exec(before...)
 					exec("VACUUM ANALYZE jobs, refloat_jobs, refloat_waits", "CHECKPOINT")
-					took, transactions = h.ingest(b, url, writer.HoldBack, c.rows, nil)
+					took, transactions = h.ingest(b, db, writer.HoldBack, c.rows, nil)
 					return took
 				}
 			}
