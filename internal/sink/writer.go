@@ -300,6 +300,11 @@ func (w *Writer) gather(p *part, b *batch, positions jobdb.Positions) error {
 			return err
 		}
 		positions = after(positions, p.follower.Positions())
+		for i := range messages {
+			if p.mirrors(&messages[i]) {
+				p.mirror.Read(&messages[i])
+			}
+		}
 		b.add(piece{acts: acts, messages: messages})
 		b.envelopes++
 		b.weight += 1 + len(s.Records)

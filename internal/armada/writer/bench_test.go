@@ -3,15 +3,21 @@ package writer_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pgtest"
@@ -105,6 +111,45 @@ func empty(b *testing.B, conn *pgx.Conn) {
 	}
 }
 
+// again is a recording n times, each time of other jobs and runs.
+func again(b *testing.B, entries []recording.Entry, n int) iter.Seq[recording.Entry] {
+	b.Helper()
+	return func(yield func(recording.Entry) bool) {
+		for i := range n {
+			for _, e := range entries {
+				var seq pb.EventSequence
+				if err := proto.Unmarshal(e.Message.Payload, &seq); err != nil {
+					b.Fatal(err)
+				}
+				for _, ev := range seq.Events {
+					rename(ev.ProtoReflect(), strconv.Itoa(i))
+				}
+				payload, err := proto.Marshal(&seq)
+				if err != nil {
+					b.Fatal(err)
+				}
+				e.Message.Payload = payload
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rename replaces the beginning of the ids of jobs and runs.
+func rename(m protoreflect.Message, mark string) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Kind() == protoreflect.MessageKind && !f.IsList() && !f.IsMap():
+			rename(v.Message(), mark)
+		case strings.HasSuffix(string(f.Name()), "job_id") || strings.HasSuffix(string(f.Name()), "run_id"):
+			m.Set(f, protoreflect.ValueOfString(mark+v.String()[len(mark):]))
+		}
+		return true
+	})
+}
+
 // BenchmarkIngest writes recordings with their decisions into a synced database,
 // through sink.Writer and the Writer of Armada's tables. bare is only the driver with
 // the same row changes: in as many transactions, with the rows that each of ours
@@ -116,7 +161,7 @@ func BenchmarkIngest(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%s", name, map[writer.Mode]string{writer.HoldBack: "HoldBack", writer.Passthrough: "Passthrough"}[mode]), func(b *testing.B) {
 				url := pgtest.Start(b, true).Database(b)
 				conn := prepare(b, url)
-				h := recorded(b, name, forRecordings)
+				h := decidedAs(b, again(b, entriesOf(b, name), 8), forRecordings, tapeOptions{times: 1})
 				bare := &bareRows{}
 				bare.describe(b, conn)
 				empty(b, conn)
