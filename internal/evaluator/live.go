@@ -172,6 +172,11 @@ func (o *Owner) publishNext(t *turn) error {
 		}
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
+	if o.unsent != nil {
+		var err error
+		t.sent, err = o.send()
+		return err
+	}
 	if o.draining || len(o.window) >= o.cfg.Window {
 		return nil
 	}
@@ -321,11 +326,24 @@ func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) 
 		end: o.tip, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Positions{}), sentAt: now,
 		published: o.live.published,
 	})
-	if err := o.cfg.Publisher.Publish(raw); err != nil {
-		if errors.Is(err, eventlog.ErrTooLarge) {
-			o.cfg.Fit.tooLarge(env)
-		}
-		return fmt.Errorf("%w: publish envelope %d: %w", ErrLost, env.Seq, err)
+	o.unsent = raw
+	_, err = o.send()
+	return err
+}
+
+// send sends the last envelope of the window, unless the publisher has no room for it yet.
+func (o *Owner) send() (bool, error) {
+	env := o.window[len(o.window)-1].env
+	err := o.cfg.Publisher.Publish(o.unsent)
+	switch {
+	case errors.Is(err, eventlog.ErrFull):
+		return false, nil
+	case errors.Is(err, eventlog.ErrTooLarge):
+		o.cfg.Fit.tooLarge(env)
 	}
-	return o.point(PointPublished)
+	if err != nil {
+		return false, fmt.Errorf("%w: publish envelope %d: %w", ErrLost, env.Seq, err)
+	}
+	o.unsent = nil
+	return true, o.point(PointPublished)
 }

@@ -3,6 +3,7 @@ package evaluator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -352,6 +353,33 @@ func TestPublisherFails(t *testing.T) {
 		w.verified()
 		m.stop()
 	}
+}
+
+// full is a publisher that has no room for every second message the first two times.
+type full struct {
+	eventlog.Publisher
+	asked int
+}
+
+func (f *full) Publish(payload []byte) error {
+	if f.asked++; f.asked%4 > 1 {
+		return fmt.Errorf("3 messages have no receipt yet: %w", eventlog.ErrFull)
+	}
+	return f.Publisher.Publish(payload)
+}
+
+// TestPublisherIsFull: an owner whose publisher has no room asks again, and keeps the partition.
+func TestPublisherIsFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.feed(someHistory(t, 30))
+	p := &full{Publisher: w.decisions.Publisher(0)}
+	m := w.start("state", evaluator.Config{MaxMessages: 2, Publisher: p})
+	if err := m.drain(); err != nil || p.asked < 20 {
+		t.Fatalf("asked %d times: %v", p.asked, err)
+	}
+	w.verified()
+	m.stop()
 }
 
 // TestSynced: what Synced is told is durable in the store.

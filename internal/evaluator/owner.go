@@ -130,6 +130,7 @@ type Owner struct {
 	sentAt    int64 // when it was sent
 
 	window   []inFlight
+	unsent   []byte    // the last envelope of the window, which the publisher had no room for; nil: it is sent
 	tip      chain.End // of the last envelope published
 	live     liveReaders
 	draining bool

@@ -112,6 +112,8 @@ func (m *Message) OriginPublish() int64 {
 var (
 	// ErrTransient: a retry may help (a connection was lost).
 	ErrTransient = errors.New("log is unavailable")
+	// ErrFull: a publisher has no room for more messages that are not durable yet; an ErrTransient.
+	ErrFull = fmt.Errorf("%w for now: too much is on its way", ErrTransient)
 	// ErrCorrupt: the log holds damaged data; continuing would skip it.
 	ErrCorrupt = errors.New("log is corrupt")
 	// ErrTrimmed: the log no longer holds the position.
@@ -154,7 +156,8 @@ func Reuse(r Reader) {
 // Publisher appends to one partition. Publish does not wait for durability: a
 // message is effective when a Reader has returned it. An error does not mean that
 // the message was not written. The payload may be retained until it is durable, and
-// must not be modified afterwards.
+// must not be modified afterwards. ErrFull is an exception: that message was not
+// written, and can be published again.
 type Publisher interface {
 	Publish(payload []byte) error
 	// Err returns why the publisher can publish no more (ErrFenced, ErrTransient), or nil.

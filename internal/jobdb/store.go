@@ -64,6 +64,12 @@ type Tx interface {
 	Rollback() error
 }
 
+// Sender is a Tx that can write while its caller does something else.
+type Sender interface {
+	// Send is Write, but for its result, which wait returns. Until then the transaction must not be used.
+	Send(ctx context.Context, changes *Changes) (wait func() error)
+}
+
 // Pruning is the part of a transaction that prunes jobs.
 type Pruning interface {
 	// Clock returns what the age of jobs is counted from.

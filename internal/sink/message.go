@@ -34,6 +34,8 @@ type Message struct {
 	// before. Acted: for each record, whether it changed its job.
 	Again []int
 	Acted []bool
+	// Mirrored is what Mirror.Read found in it.
+	Mirrored any
 
 	// Indexes over a message of many events, so that its cost does not grow with
 	// the square of their number; nil until they are first used.

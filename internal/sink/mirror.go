@@ -15,6 +15,9 @@ type Mirror interface {
 	// Reset discards everything in memory: the transaction was rolled back, or another
 	// writer wrote.
 	Reset()
+	// Read puts into Mirrored what follows from a message alone, before it is applied, if there is
+	// time for that: Collect does it else.
+	Read(m *Message)
 	// Collect processes a message that was applied to the rows. Jobs returns a job's
 	// current row, or nil; it is valid until Collect returns.
 	Collect(m *Message, jobs func(id string) *jobdb.Job)
@@ -55,8 +58,13 @@ func IsCopy(m *eventlog.Message) bool {
 	return false
 }
 
+// mirrors reports whether a message changes Armada's tables.
+func (p *part) mirrors(m *Message) bool {
+	return p.mirror != nil && !m.Superseded && m.Events != nil && !IsCopy(&m.Log)
+}
+
 func (p *part) mirrored(m *Message) {
-	if p.mirror == nil || m.Superseded || m.Events == nil || IsCopy(&m.Log) {
+	if !p.mirrors(m) {
 		return
 	}
 	p.mirror.Collect(m, func(id string) *jobdb.Job {

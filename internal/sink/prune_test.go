@@ -18,6 +18,7 @@ import (
 type still struct{ jobs map[string]bool }
 
 func (s *still) Reset()                                             {}
+func (s *still) Read(*sink.Message)                                 {}
 func (s *still) Collect(*sink.Message, func(string) *jobdb.Job)     {}
 func (s *still) Write(context.Context, jobdb.Tx, sink.Moment) error { return nil }
 func (s *still) Due() time.Time                                     { return time.Time{} }

@@ -22,7 +22,7 @@ type Config struct {
 	// Default 5000.
 	MaxRows int
 	// MaxBytes is about how many bytes of events and decisions one transaction takes, in
-	// the same way. Default 8 MiB.
+	// the same way. Default 8 MiB. As much is read ahead.
 	MaxBytes int
 	// KeepRows is about how many rows of idle jobs stay in memory per partition,
 	// so that they need not be loaded again. Default 50 000.
@@ -96,6 +96,7 @@ type part struct {
 	origin       eventlog.Position // up to here another ingester took in the events
 	rows         *Rows             // as committed at positions
 	batch        batch             // taken from the logs and not committed
+	next         batch             // what follows on it, read while the database writes
 	ahead        *ahead            // what may be released next; nil: not open
 	releaseCheck time.Time         // when a release may be due
 	prune        pruning
@@ -111,6 +112,7 @@ type batch struct {
 	messages  int
 	positions jobdb.Positions // after it
 	published int64
+	err       error // why no more could be read
 }
 
 // piece is one envelope or release.
@@ -179,7 +181,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	if w.pruneDue(p) {
 		return w.pruned(ctx, p)
 	}
-	if err := w.gather(p); err != nil {
+	if err := w.gather(p, &p.batch, p.positions); err != nil {
 		return false, err
 	}
 	if len(p.batch.pieces) == 0 {
@@ -205,7 +207,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		return false, err
 	}
 	w.notify(p, rows, start)
-	p.positions, p.batch = p.batch.positions, batch{}
+	p.positions, p.batch, p.next = p.batch.positions, p.next, batch{}
 	p.rows.Forget(w.cfg.KeepRows)
 	if err := p.closeAhead(); err != nil {
 		return true, err
@@ -270,7 +272,8 @@ func (w *Writer) mustReach(p *part) error {
 // reset discards everything that is not committed.
 func (p *part) reset() error {
 	f, a := p.follower, p.ahead
-	p.follower, p.rows, p.batch, p.ahead, p.releaseCheck, p.prune.pass = nil, nil, batch{}, nil, time.Time{}, jobdb.Candidates{}
+	p.follower, p.rows, p.batch, p.next = nil, nil, batch{}, batch{}
+	p.ahead, p.releaseCheck, p.prune.pass = nil, time.Time{}, jobdb.Candidates{}
 	var errs []error
 	if f != nil {
 		errs = append(errs, f.Close())
@@ -281,10 +284,13 @@ func (p *part) reset() error {
 	return errors.Join(errs...)
 }
 
-// gather takes envelopes until there are none or the batch is large enough.
-func (w *Writer) gather(p *part) error {
-	positions := p.positions
-	for p.batch.weight < w.cfg.MaxRows && p.batch.bytes < w.cfg.MaxBytes {
+// gather takes envelopes into a batch that follows on positions, until there are none or the
+// batch is large enough.
+func (w *Writer) gather(p *part, b *batch, positions jobdb.Positions) error {
+	if len(b.pieces) > 0 {
+		positions = b.positions
+	}
+	for b.err == nil && b.weight < w.cfg.MaxRows && b.bytes < w.cfg.MaxBytes {
 		s, err := p.follower.Next()
 		if err != nil || s == nil {
 			return err
@@ -294,15 +300,20 @@ func (w *Writer) gather(p *part) error {
 			return err
 		}
 		positions = after(positions, p.follower.Positions())
-		p.batch.add(piece{acts: acts, messages: messages})
-		p.batch.envelopes++
-		p.batch.weight += 1 + len(s.Records)
-		for _, r := range s.Envelope.Records {
-			p.batch.bytes += len(r)
+		for i := range messages {
+			if p.mirrors(&messages[i]) {
+				p.mirror.Read(&messages[i])
+			}
 		}
-		p.batch.positions = positions
+		b.add(piece{acts: acts, messages: messages})
+		b.envelopes++
+		b.weight += 1 + len(s.Records)
+		for _, r := range s.Envelope.Records {
+			b.bytes += len(r)
+		}
+		b.positions = positions
 	}
-	return nil
+	return b.err
 }
 
 func (b *batch) add(p piece) {
@@ -344,7 +355,7 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 		}
 	}
 	changes := p.rows.Take()
-	if err := tx.Write(ctx, changes); err != nil {
+	if err := w.write(ctx, tx, p, changes); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
 	}
 	if err := w.mirror(ctx, tx, p); err != nil {
@@ -360,6 +371,16 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 		return 0, fmt.Errorf("commit: %w", err)
 	}
 	return changes.Rows(), nil
+}
+
+// write writes rows, and reads the next batch, while the database is at it if it can be told so.
+func (w *Writer) write(ctx context.Context, tx jobdb.Tx, p *part, changes *jobdb.Changes) error {
+	wait := func() error { return tx.Write(ctx, changes) }
+	if s, ok := tx.(jobdb.Sender); ok {
+		wait = s.Send(ctx, changes)
+	}
+	p.next.err = w.gather(p, &p.next, p.batch.positions)
+	return wait()
 }
 
 func (w *Writer) load(ctx context.Context, tx jobdb.Tx, p *part) error {

@@ -3,15 +3,21 @@ package writer_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/armada/writer"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/recording"
 	"github.com/refloat/refloat/internal/jobdb/postgres"
 	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pgtest"
@@ -23,15 +29,22 @@ var written = []string{
 	"refloat_ready", "refloat_parked", "refloat_activations", "refloat_waits", "refloat_positions",
 }
 
-// ingest plays a tape into the database and returns the duration and the number of
-// transactions. It calls committed, if set, after each transaction.
-func (h *tape) ingest(b *testing.B, url string, mode writer.Mode, rows int, committed func(partition int)) (took time.Duration, transactions int) {
+// open opens the database for writing, until the benchmark ends: its connections prepare
+// statements once, as those of an ingester that runs for long.
+func open(b *testing.B, url string) *postgres.DB {
 	b.Helper()
 	db, err := postgres.Open(b.Context(), url, postgres.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer db.Close()
+	b.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// ingest plays a tape into the database and returns the duration and the number of
+// transactions. It calls committed, if set, after each transaction.
+func (h *tape) ingest(b *testing.B, db *postgres.DB, mode writer.Mode, rows int, committed func(partition int)) (took time.Duration, transactions int) {
+	b.Helper()
 	w, err := sink.New(sink.Config{
 		Events: h.events, Decisions: h.decisions, DB: db, MaxRows: rows, Now: func() time.Time { return h.from },
 		Hooks: sink.Hooks{Committed: func(sink.Batch) { transactions++ }},
@@ -98,6 +111,45 @@ func empty(b *testing.B, conn *pgx.Conn) {
 	}
 }
 
+// again is a recording n times, each time of other jobs and runs.
+func again(b *testing.B, entries []recording.Entry, n int) iter.Seq[recording.Entry] {
+	b.Helper()
+	return func(yield func(recording.Entry) bool) {
+		for i := range n {
+			for _, e := range entries {
+				var seq pb.EventSequence
+				if err := proto.Unmarshal(e.Message.Payload, &seq); err != nil {
+					b.Fatal(err)
+				}
+				for _, ev := range seq.Events {
+					rename(ev.ProtoReflect(), strconv.Itoa(i))
+				}
+				payload, err := proto.Marshal(&seq)
+				if err != nil {
+					b.Fatal(err)
+				}
+				e.Message.Payload = payload
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rename replaces the beginning of the ids of jobs and runs.
+func rename(m protoreflect.Message, mark string) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Kind() == protoreflect.MessageKind && !f.IsList() && !f.IsMap():
+			rename(v.Message(), mark)
+		case strings.HasSuffix(string(f.Name()), "job_id") || strings.HasSuffix(string(f.Name()), "run_id"):
+			m.Set(f, protoreflect.ValueOfString(mark+v.String()[len(mark):]))
+		}
+		return true
+	})
+}
+
 // BenchmarkIngest writes recordings with their decisions into a synced database,
 // through sink.Writer and the Writer of Armada's tables. bare is only the driver with
 // the same row changes: in as many transactions, with the rows that each of ours
@@ -109,16 +161,17 @@ func BenchmarkIngest(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%s", name, map[writer.Mode]string{writer.HoldBack: "HoldBack", writer.Passthrough: "Passthrough"}[mode]), func(b *testing.B) {
 				url := pgtest.Start(b, true).Database(b)
 				conn := prepare(b, url)
-				h := recorded(b, name, forRecordings)
+				h := decidedAs(b, again(b, entriesOf(b, name), 8), forRecordings, tapeOptions{times: 1})
 				bare := &bareRows{}
 				bare.describe(b, conn)
 				empty(b, conn)
-				h.ingest(b, url, mode, 1000, func(p int) { bare.record(b, conn, p) })
+				db := open(b, url)
+				h.ingest(b, db, mode, 1000, func(p int) { bare.record(b, conn, p) })
 				var times pairs
 				for b.Loop() {
 					times.run(func() time.Duration {
 						empty(b, conn)
-						took, _ := h.ingest(b, url, mode, 1000, nil)
+						took, _ := h.ingest(b, db, mode, 1000, nil)
 						return took
 					}, func() time.Duration {
 						empty(b, conn)
@@ -277,7 +330,8 @@ func BenchmarkWaiting(b *testing.B) {
 			}
 		}
 	}
-	h.ingest(b, url, writer.HoldBack, 1000, nil)
+	db := open(b, url)
+	h.ingest(b, db, writer.HoldBack, 1000, nil)
 	exec("CREATE TABLE a_job AS SELECT * FROM refloat_jobs JOIN (SELECT job_id, scheduling_info FROM jobs) AS j USING (job_id) WHERE queue = 'vision-train' LIMIT 1")
 	const series = " FROM a_job, generate_series(1, 10000) AS i"
 	const due = "4611686018427387904" // in the far future
@@ -304,7 +358,7 @@ func BenchmarkWaiting(b *testing.B) {
 					exec("INSERT INTO refloat_mirror SELECT p, '-1:-1:-1' FROM generate_series(0, 2) AS p") // the tables are ours
 					exec(before...)
 					exec("VACUUM ANALYZE jobs, refloat_jobs, refloat_waits", "CHECKPOINT")
-					took, transactions = h.ingest(b, url, writer.HoldBack, c.rows, nil)
+					took, transactions = h.ingest(b, db, writer.HoldBack, c.rows, nil)
 					return took
 				}
 			}

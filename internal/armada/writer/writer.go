@@ -77,10 +77,25 @@ func (m *Writer) Due() time.Time {
 	return time.Unix(0, m.due)
 }
 
+// converted is what a message does to Armada's tables, whatever was decided.
+type converted struct {
+	effects  []schedulerdb.Effect
+	findings []schedulerdb.Finding
+}
+
+// Read implements [sink.Mirror].
+func (m *Writer) Read(msg *sink.Message) {
+	effects, findings := m.converter.Convert(&msg.Log, msg.Events)
+	msg.Mirrored = converted{effects, findings}
+}
+
 // Collect implements [sink.Mirror].
 func (m *Writer) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
-	effects, findings := m.converter.Convert(&msg.Log, msg.Events)
-	for _, f := range findings {
+	if msg.Mirrored == nil {
+		m.Read(msg)
+	}
+	c := msg.Mirrored.(converted)
+	for _, f := range c.findings {
 		if m.cfg.Hooks.Parked != nil {
 			m.cfg.Hooks.Parked(m.cfg.Partition, msg.Log.Position, f)
 		}
@@ -93,7 +108,7 @@ func (m *Writer) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	for _, event := range msg.Again {
 		again[event] = true
 	}
-	for _, e := range effects {
+	for _, e := range c.effects {
 		if _, submits := e.Op.(*schedulerdb.InsertJob); submits && m.cfg.Mode != Passthrough && again[e.Event] {
 			// A repeated SubmitJob says nothing new. Applying it would reset the
 			// versions, and the scheduler ignores rows with lower versions.

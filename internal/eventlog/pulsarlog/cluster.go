@@ -30,7 +30,7 @@ type Config struct {
 	ConnectionTimeout time.Duration // for opening one; default 10 s
 	OperationTimeout  time.Duration // for one request; default 15 s
 	ReconnectFor      time.Duration // after that, Read of a disconnected reader returns an error, while the reader keeps trying; default 30 s
-	MaxConnections    int           // to one broker; default 4
+	MaxConnections    int           // to one broker; default 16: receipts do not wait behind what a reader gets
 	ReceiverQueue     int           // messages that the client prefetches, per reader, whatever their size; default 100
 	InFlight          int           // messages of a publisher without a receipt; default 64
 
@@ -74,7 +74,7 @@ const (
 	defaultConnectionTimeout = 10 * time.Second
 	defaultOperationTimeout  = 15 * time.Second
 	defaultReconnectFor      = 30 * time.Second
-	defaultMaxConnections    = 4
+	defaultMaxConnections    = 16
 	defaultReceiverQueue     = 100
 	defaultInFlight          = 64
 	maxReconnectDelay        = 5 * time.Second

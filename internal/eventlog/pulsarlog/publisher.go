@@ -44,7 +44,7 @@ type publisher struct {
 // a producer that it may still get.
 //
 // At most [Config.InFlight] messages are without a receipt: beyond that, Publish does not
-// block but returns an ErrTransient, and can be retried. Any other failure of a send ends
+// block but returns [eventlog.ErrFull], and can be retried. Any other failure of a send ends
 // the publisher, and so does being fenced after a lost connection; Err returns the reason
 // for both. A payload that is too large for the broker, compressed, is
 // [eventlog.ErrTooLarge] and does not end the publisher.
@@ -102,7 +102,7 @@ func (w *publisher) publish(payload []byte) error {
 	}
 	if n := w.inFlight.Add(1); n > w.limit {
 		w.inFlight.Add(-1)
-		return fmt.Errorf("%d messages have no receipt yet: %w", n-1, eventlog.ErrTransient)
+		return fmt.Errorf("%d messages have no receipt yet: %w", n-1, eventlog.ErrFull)
 	}
 	s := &send{publisher: w}
 	if err := s.do(payload); err != nil {

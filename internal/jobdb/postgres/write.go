@@ -108,8 +108,11 @@ func (t *Tx) failed(doing string, err error) error {
 // accepts at most 1 GB.
 const limit = 64 << 20
 
-// Write implements [jobdb.Tx]. It sends all statements in one batch.
-func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error {
+// Write implements [jobdb.Tx].
+func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error { return t.Send(ctx, c)() }
+
+// Send implements [jobdb.Sender]. It sends all statements in one batch.
+func (t *Tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
 	b := &pgx.Batch{}
 	queue(b, &table.Jobs, c.Jobs)
 	queue(b, &table.Runs, c.Runs)
@@ -123,9 +126,10 @@ func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	queue(b, &table.Units, c.Units)
 	queue(b, &table.GroupRecords, c.GroupRecords)
 	if b.Len() == 0 {
-		return nil
+		return func() error { return nil }
 	}
-	return t.failed("write", t.tx.SendBatch(ctx, b).Close())
+	sent := t.tx.SendBatch(ctx, b)
+	return func() error { return t.failed("write", sent.Close()) }
 }
 
 func queue[T any](b *pgx.Batch, tab *table.Of[T], rows []*T) {

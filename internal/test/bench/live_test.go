@@ -212,7 +212,7 @@ func live(h *history) []eventlog.Message {
 // clock, since both wait for the same broker.
 func BenchmarkLive(b *testing.B) {
 	d := deploy(b)
-	h := repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 25)
+	h := repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 80)
 	d.load(live(h))
 	end, err := d.events.End(0)
 	d.must(err)

@@ -60,6 +60,9 @@ func (m *mirror) Due() time.Time {
 // Keeps says that the scheduler's tables have no job any more.
 func (m *mirror) Keeps(context.Context, jobdb.Tx, []string) (map[string]bool, error) { return nil, nil }
 
+// Read has nothing to prepare.
+func (m *mirror) Read(*sink.Message) {}
+
 // Collect notes the decisions that have an effect on the rows.
 func (m *mirror) Collect(msg *sink.Message, jobs func(id string) *jobdb.Job) {
 	w := m.w
