@@ -373,12 +373,13 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 	return changes.Rows(), nil
 }
 
-// write writes rows, and reads the next batch, while the database is at it if it can be told so.
+// write writes rows, and reads the next batch meanwhile if the database can be written to so.
 func (w *Writer) write(ctx context.Context, tx jobdb.Tx, p *part, changes *jobdb.Changes) error {
-	wait := func() error { return tx.Write(ctx, changes) }
-	if s, ok := tx.(jobdb.Sender); ok {
-		wait = s.Send(ctx, changes)
+	s, ok := tx.(jobdb.Sender)
+	if !ok {
+		return tx.Write(ctx, changes)
 	}
+	wait := s.Send(ctx, changes)
 	p.next.err = w.gather(p, &p.next, p.batch.positions)
 	return wait()
 }

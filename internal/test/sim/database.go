@@ -158,6 +158,12 @@ func (t *tx) Load(_ context.Context, keys jobdb.Keys) (*jobdb.Found, error) {
 	return found, nil
 }
 
+// Send implements [jobdb.Sender].
+func (t *tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
+	err := t.Write(ctx, c)
+	return func() error { return err }
+}
+
 func (t *tx) Write(_ context.Context, c *jobdb.Changes) error {
 	if t.broken {
 		return errConnection

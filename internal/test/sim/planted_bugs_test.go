@@ -78,8 +78,8 @@ func plantedProtocol() []bug {
 			"func() bool { e, err := chain.DecodeEnvelope(m.Payload); return err != nil || e.Seq != o.window[0].end.Seq }()",
 		}}},
 		{"8", "state is committed when it is published", []patch{{
-			"evaluator/live.go", "	return o.point(PointPublished)",
-			"	if err := o.commit(batch, flush, o.metaAt(follow.Positions{Chain: o.tip, Decisions: o.positions.Decisions})); err != nil {\n		return err\n	}\n	return o.point(PointPublished)",
+			"evaluator/live.go", "	return true, o.point(PointPublished)",
+			"	in := &o.window[len(o.window)-1]\n	if err := o.commit(in.batch, in.flush, o.metaAt(follow.Positions{Chain: o.tip, Decisions: o.positions.Decisions})); err != nil {\n		return false, err\n	}\n	return true, o.point(PointPublished)",
 		}}},
 		{"8", "what is acknowledged is not synced", []patch{{
 			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return err\n	}\n", "",
@@ -157,10 +157,10 @@ func plantedProtocol() []bug {
 			"sink/ops.go", " && !IsCopy(&m.Log)", "",
 		}}},
 		{"12", "copies are copied", []patch{{
-			"sink/mirror.go", " || IsCopy(&m.Log)", "",
+			"sink/mirror.go", " && !IsCopy(&m.Log)", "",
 		}}},
 		{"12", "superseded decisions are copied", []patch{{
-			"sink/mirror.go", "m.Superseded || ", "",
+			"sink/mirror.go", "!m.Superseded && ", "",
 		}}},
 		{"12", "copies are published after the commit", []patch{
 			{"sink/writer.go", "	if err := w.mirror(ctx, tx, p); err != nil {\n		return 0, err\n	}\n", ""},
