@@ -126,7 +126,7 @@ e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armad
 upgrade: ## share partitions between our programs and those of the commit FROM, under load on a real Pulsar broker
 	UPGRADE_FROM=$(or $(FROM),c96f738c6719ee080dffb3a5840d5755ce86947d) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestUpgrade$$' ./internal/test/e2e
 
-scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker
+scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker; alone on the machine
 	SCALE=$(or $(SCALE),4) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
