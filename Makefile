@@ -143,10 +143,13 @@ up: ## start a whole deployment with Docker Compose: Pulsar, two of each program
 down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
-.PHONY: chart release sign reproducible licences vuln
+.PHONY: chart chart-server release sign reproducible licences vuln
 RELEASE := go -C internal/tools/release run . $(CURDIR)
 chart: ## lint, render and check the Helm chart in deploy/chart
 	go -C internal/tools/chart vet . && go -C internal/tools/chart test -count=1 .
+
+chart-server: ## apply the chart to a real kube-apiserver, which this builds first: about 10 minutes on 2 cores, then seconds
+	KUBERNETES=1 go -C internal/tools/chart test -count=1 -v -timeout=30m -run='^TestServerAccepts$$' .
 
 release: ## build programs, Debian packages, a multi-arch image, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
 	go -C internal/tools/release test . && $(RELEASE) build $(VERSION)
