@@ -126,7 +126,7 @@ e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armad
 upgrade: ## share partitions between our programs and those of the commit FROM, under load on a real Pulsar broker
 	UPGRADE_FROM=$(or $(FROM),c96f738c6719ee080dffb3a5840d5755ce86947d) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestUpgrade$$' ./internal/test/e2e
 
-scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker
+scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker; alone on the machine
 	SCALE=$(or $(SCALE),4) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e
 
 chaos: ## inject FAULTS (12) random faults on a real Pulsar broker; docs/internals/chaos.md describes the checks
@@ -143,10 +143,13 @@ up: ## start a whole deployment with Docker Compose: Pulsar, two of each program
 down: ## stop it, and delete all its data
 	$(COMPOSE) --profile feed down -v
 
-.PHONY: chart release sign reproducible licences vuln
+.PHONY: chart chart-server release sign reproducible licences vuln
 RELEASE := go -C internal/tools/release run . $(CURDIR)
 chart: ## lint, render and check the Helm chart in deploy/chart
 	go -C internal/tools/chart vet . && go -C internal/tools/chart test -count=1 .
+
+chart-server: ## apply the chart to a real kube-apiserver, which this builds first: about 10 minutes on 2 cores, then seconds
+	KUBERNETES=1 go -C internal/tools/chart test -count=1 -v -timeout=30m -run='^TestServerAccepts$$' .
 
 release: ## build programs, Debian packages, a multi-arch image, SBOMs, chart and checksums of VERSION for linux and darwin into dist/
 	go -C internal/tools/release test . && $(RELEASE) build $(VERSION)
