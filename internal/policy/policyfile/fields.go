@@ -63,5 +63,8 @@ var fieldTexts = [...]fieldText{
 	{"legacyMaxAttempts", "4", "0 to 1000000", "If no policy applies, a job fails when this many leases of attempted runs were returned, as in Armada."},
 	{"terminationSlack", "0s", "whole milliseconds", "How much longer than the termination grace period a pod may take to disappear. On a real cluster, executors learn of a preemption up to 10 s late."},
 	{"horizon", "24h", "more than 0s", "How long ended jobs are remembered, to recognise late events about them."},
+	{"avoidNodes", "no node", "at most 1000", "Nodes that every retry avoids, besides those of its rule: of failures before until. What the guard and `refloatctl avoid` add is an override beside these."},
+	{"avoidNodes.name", "", "as in Kubernetes", "The name of the node."},
+	{"avoidNodes.until", "", "an RFC 3339 time", "When retries may start there again."},
 	{"jobsMaySelect", "true", "", "The default of selectableByJobs: whether jobs may select policies by their annotation."},
 }

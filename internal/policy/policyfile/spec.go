@@ -1,8 +1,10 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -102,6 +104,15 @@ type settingsSpec struct {
 	Mode              mode        `file:"mode"`
 	PausedUntil       *instant    `file:"pausedUntil"`
 	JobsMaySelect     *bool       `file:"jobsMaySelect"`
+	AvoidNodes        nodeList    `file:"avoidNodes"`
+}
+
+// nodeList is sorted by name in a Set.
+type nodeList []avoidedNode
+
+type avoidedNode struct {
+	Name  nodeName `file:"name" must:"required"`
+	Until *instant `file:"until" must:"required"`
 }
 
 // A checker validates the constraints between its fields.
@@ -170,7 +181,30 @@ func (s *settingsSpec) check(i *inspection) {
 	if s.Horizon != nil && *s.Horizon == 0 && i.clean("horizon") {
 		i.fault("horizon", fault{codeOutOfRange, "with 0s, jobs would be forgotten as soon as they end", "omit it for 24h"})
 	}
+	if n := len(s.AvoidNodes); n > policy.MaxAvoidNodes {
+		i.fault("avoidNodes", fault{codeTooMuch, fmt.Sprintf("%d nodes, at most %d", n, policy.MaxAvoidNodes), "remove those whose time is over"})
+	}
+	first := make(map[nodeName]int, len(s.AvoidNodes))
+	for n := range s.AvoidNodes {
+		name := s.AvoidNodes[n].Name
+		if earlier, dup := first[name]; dup {
+			i.fault(fmt.Sprintf("avoidNodes[%d].name", n), fault{
+				codeDuplicateName, fmt.Sprintf("duplicate node %s (first: avoidNodes[%d])", shown(string(name)), earlier), "keep one of them",
+			})
+			continue
+		}
+		first[name] = n
+	}
 }
+
+// settle normalises settings, so that equal ones have the same form.
+func (s *settingsSpec) settle() {
+	s.DefaultBackoff.settle()
+	s.AvoidNodes = unset(slices.SortedFunc(slices.Values(s.AvoidNodes), func(a, b avoidedNode) int { return cmp.Compare(a.Name, b.Name) }))
+}
+
+// isUnset says whether no field is set.
+func (s *settingsSpec) isUnset() bool { return reflect.ValueOf(s).Elem().IsZero() }
 
 // unset returns a list, or nil if it is empty.
 func unset[T any](list []T) []T {
