@@ -127,6 +127,7 @@ type Settings struct {
 	PausedUntil       *int64 // Unix nanoseconds
 	JobsMaySelect     bool
 	AvoidNodes        []AvoidedNode // at most MaxAvoidNodes, by name, each once
+	Protection        *Protection   // nil: off
 }
 
 // MaxAvoidNodes is the maximum number of nodes that settings and overrides have retries avoid.

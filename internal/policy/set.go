@@ -19,6 +19,7 @@ type Set struct {
 	horizon           time.Duration
 	jobsMaySelect     bool
 	avoidNodes        []AvoidedNode
+	protection        *Protection
 	inherited         Overrides // what policies inherit
 	fallback          []*Policy // the settings' default policy, if it exists
 
@@ -76,6 +77,7 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 		horizon:           settings.Horizon,
 		jobsMaySelect:     settings.JobsMaySelect,
 		avoidNodes:        settings.AvoidNodes,
+		protection:        settings.Protection,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
 		policies:          make(map[string]*Policy, len(policies)),
 		groups:            make(map[string]*GroupPolicy, len(groups)),
@@ -123,6 +125,9 @@ func (s *Set) Enabled() bool { return s.enabled }
 
 // AvoidNodes returns the nodes that the settings have retries avoid, by name. Do not change them.
 func (s *Set) AvoidNodes() []AvoidedNode { return s.avoidNodes }
+
+// Protection returns how nodes become suspects; nil: they do not. Do not change it.
+func (s *Set) Protection() *Protection { return s.protection }
 
 // Horizon returns how long ended jobs are kept (semantics.md 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }

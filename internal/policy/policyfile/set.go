@@ -92,6 +92,9 @@ func (g *settingsSpec) definition() *policy.Settings {
 	s.Shadow = g.Mode == shadow
 	s.PausedUntil = (*int64)(g.PausedUntil)
 	s.JobsMaySelect = or(g.JobsMaySelect, s.JobsMaySelect)
+	if g.Protection != nil {
+		s.Protection = g.Protection.definition()
+	}
 	for i := range g.AvoidNodes {
 		s.AvoidNodes = append(s.AvoidNodes, policy.AvoidedNode{Name: string(g.AvoidNodes[i].Name), Until: int64(*g.AvoidNodes[i].Until)})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -105,6 +106,49 @@ type settingsSpec struct {
 	PausedUntil       *instant    `file:"pausedUntil"`
 	JobsMaySelect     *bool       `file:"jobsMaySelect"`
 	AvoidNodes        nodeList    `file:"avoidNodes"`
+	Protection        *protection `file:"protection"`
+}
+
+type protection struct {
+	Mode         mode      `file:"mode" must:"required"`
+	SuspectAfter *limit    `file:"suspectAfter"`
+	Queues       *limit    `file:"queues"`
+	Window       *duration `file:"window"`
+	Rest         *duration `file:"rest"`
+	CertainRest  *duration `file:"certainRest"`
+	LongestRest  *duration `file:"longestRest"`
+	Share        *fraction `file:"share"`
+}
+
+func (p *protection) check(i *inspection) {
+	d := p.definition()
+	outside := func(field string, bad bool, limits string) {
+		if bad && i.clean(field) {
+			i.fault(field, fault{codeOutOfRange, "not " + limits, "choose a value in this range"})
+		}
+	}
+	outside("suspectAfter", d.SuspectAfter < 2 || d.SuspectAfter > 100, "between 2 and 100")
+	outside("queues", d.Queues < 1 || d.Queues > d.SuspectAfter, "between 1 and suspectAfter")
+	outside("window", d.Window < time.Minute || d.Window > 4*time.Hour, "between 1m and 4h")
+	outside("rest", d.Rest < time.Second || d.Rest > d.CertainRest, "between 1s and certainRest")
+	outside("certainRest", d.CertainRest > d.LongestRest, "at most longestRest")
+	outside("longestRest", d.LongestRest > 7*24*time.Hour, "at most 168h")
+	outside("share", d.Share > 500, "at most 0.5")
+}
+
+// definition converts the protection for the engine.
+func (p *protection) definition() *policy.Protection {
+	d := policy.DefaultProtection()
+	d.Shadow = p.Mode == shadow
+	d.SuspectAfter = uint32(or(p.SuspectAfter, limit(d.SuspectAfter)))
+	d.Queues = uint32(or(p.Queues, limit(d.Queues)))
+	for field, to := range map[*time.Duration]*duration{&d.Window: p.Window, &d.Rest: p.Rest, &d.CertainRest: p.CertainRest, &d.LongestRest: p.LongestRest} { //house:sorted each sets its own field
+		if to != nil {
+			*field = to.duration()
+		}
+	}
+	d.Share = uint32(or(p.Share, fraction(d.Share)))
+	return &d
 }
 
 // nodeList is sorted by name in a Set.
