@@ -211,6 +211,7 @@ func TestAvoidNode(t *testing.T) {
 	at("trust", "node", "gpu-18", "--for", "24h", "--reason", "mended").exits(t, exitFine).prints(t, "retries avoid node gpu-17 until", "node gpu-18 is trusted until")
 	at("resume", "retries", "--everything", "--reason", "x").exits(t, exitFine).prints(t, "no such override", "gpu-17", "gpu-18")
 	at("get", "policies").exits(t, exitFine).prints(t, "Retries avoid node gpu-17 until", "XID errors", "Node gpu-18 is trusted")
+	at("get", "nodes").exits(t, exitFine).prints(t, "gpu-17", "avoided", "XID errors", "kubectl cordon gpu-17", "gpu-18", "trusted")
 	p.ends(t)
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
 	explained := false

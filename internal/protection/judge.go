@@ -55,7 +55,7 @@ func (w *Window) Judge(p *policy.Protection, issued []Suspicion, settled func(no
 		s := Suspicion{Node: e.node, Since: now, Certain: e.certain(), Reason: e.text()}
 		before := repeats[e.node]
 		switch {
-		case settled(e.node), open && (was.Certain || !s.Certain), !open && room <= 0:
+		case settled(e.node), !open && room <= 0:
 			continue
 		case open:
 			s.Since, before = was.Since, before-1
@@ -63,7 +63,7 @@ func (w *Window) Judge(p *policy.Protection, issued []Suspicion, settled func(no
 			room--
 		}
 		s.Until = ceilMillis(s.Since + int64(p.RestAfter(before, s.Certain)))
-		if s.Until > now {
+		if !open || s.Until > was.Until {
 			out = append(out, s)
 		}
 	}

@@ -60,6 +60,9 @@ func (w *Window) Add(e *End) {
 	}
 }
 
+// Has says whether the end of a run was added and not yet forgotten.
+func (w *Window) Has(run string) bool { return w.runs[run] }
+
 // Len is how many run ends the window holds.
 func (w *Window) Len() int { return len(w.ends) }
 
