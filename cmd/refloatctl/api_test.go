@@ -202,6 +202,37 @@ func emptied(t *testing.T, data, policies string) {
 	}
 }
 
+// TestAvoidNode: retries avoid the node, and explain says who wants that and why.
+func TestAvoidNode(t *testing.T) {
+	t.Parallel()
+	data, policies := t.TempDir(), testPolicies
+	p, at := served(t, data, "--policies", policies)
+	at("avoid", "node", "gpu-17", "--for", "24h", "--reason", "XID errors").exits(t, exitFine).prints(t, "retries avoid node gpu-17 until", "(XID errors)")
+	at("trust", "node", "gpu-18", "--for", "24h", "--reason", "mended").exits(t, exitFine).prints(t, "retries avoid node gpu-17 until", "node gpu-18 is trusted until")
+	at("resume", "retries", "--everything", "--reason", "x").exits(t, exitFine).prints(t, "no such override", "gpu-17", "gpu-18")
+	at("get", "policies").exits(t, exitFine).prints(t, "Retries avoid node gpu-17 until", "XID errors", "Node gpu-18 is trusted")
+	at("get", "nodes").exits(t, exitFine).prints(t, "gpu-17", "avoided", "XID errors", "kubectl cordon gpu-17", "gpu-18", "trusted")
+	p.ends(t)
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
+	explained := false
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out) {
+		o := jsonLine(t, line)
+		retried := o.text("decision") == "JobRequeued"
+		if strings.Contains(line, "gpu-17") != retried || strings.Contains(line, "gpu-18") {
+			t.Errorf("retried %t: %s", retried, line)
+		}
+		if retried && !explained {
+			explained = true
+			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10)).exits(t, exitFine).
+				prints(t, "Retries avoid node gpu-17 until", "XID errors")
+		}
+	}
+	if !explained {
+		t.Error("nothing was retried")
+	}
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
+}
+
 func TestOverrideUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -214,6 +245,10 @@ func TestOverrideUsage(t *testing.T) {
 		"pause retries --all --reason x --for -1h":                    "above 0",
 		"pause retries --all --reason x --until yesterday":            "want a time such as",
 		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "in the past",
+		"avoid":                       "avoid needs two arguments",
+		"avoid node a b":              "avoid needs two arguments",
+		"avoid node a --reason x":     "give --until TIME or --for DURATION",
+		"trust node a --for 1h":       "--reason TEXT is required",
 		"history":                     "--data DIR or --server HOST:PORT is required",
 		"history pod x":               "want policy NAME",
 		"rollback policy infra":       "--to GENERATION is required",

@@ -93,7 +93,7 @@ permissionGroupMapping:
 	at(ann, with("apply", "-f", testPolicies, "--reason", "first")...).exits(t, exitFine).prints(t, "RetryPolicy infra created")
 	at(nil, with("get", "policies", "--token-file", tokenFile)...).exits(t, exitFine).prints(t, "infra")
 	at([]string{"REFLOAT_TOKEN=" + token, "REFLOAT_SERVER_CA=" + ca}, "history").exits(t, exitFine).prints(t, "ann", "first")
-	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).prints(t, "ci lacks the permission for this request: it needs one of [kill_retries pause_retries]")
+	at(nil, with("kill", "retries", "--all", "--reason", "x", "--token-file", tokenFile)...).exits(t, exitEnvironment).prints(t, "ci lacks the permission for this request: it needs one of [kill_retries pause_retries avoid_nodes]")
 	at([]string{"REFLOAT_PASSWORD=" + password}, with("kill", "retries", "--all", "--reason", "x", "--user", "ann")...).exits(t, exitFine).prints(t, "by ann (x)")
 
 	// Rejected credentials.

@@ -194,9 +194,14 @@ func summary(r *pb.Resource) string {
 
 func overrideLines(w io.Writer, overrides []*pb.BrakeState) {
 	for _, b := range overrides {
-		o := policylog.Override{Override: policyfile.Override{Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil)}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
-		fmt.Fprintln(w, query.OverrideText(o))
+		fmt.Fprintln(w, query.OverrideText(overrideOf(b)))
 	}
+}
+
+func overrideOf(b *pb.BrakeState) policylog.Override {
+	return policylog.Override{Override: policyfile.Override{
+		Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil), Node: b.Node, AvoidedUntil: nanos(b.AvoidedUntil), TrustedUntil: nanos(b.TrustedUntil),
+	}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
 }
 
 func nanos(t *timestamppb.Timestamp) int64 {

@@ -20,14 +20,18 @@ type overrideFlags struct {
 }
 
 func (f *overrideFlags) bindAll(cmd *cobra.Command) {
-	f.bind(cmd)
+	f.bindChange(cmd)
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only this queue (required, or --all)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all queues at once")
 	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue that no resource and no known job names")
+	completeFlag(cmd, "queue", queues.by(&f.client))
+}
+
+func (f *overrideFlags) bindChange(cmd *cobra.Command) {
+	f.bind(cmd)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, shown to everyone affected and recorded in the history (required)")
 	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only show what would be in force")
 	addOutput(cmd, &f.output)
-	completeFlag(cmd, "queue", queues.by(&f.client))
 }
 
 func (f *overrideFlags) check() error {
@@ -88,7 +92,7 @@ ends by itself, or earlier by ` + "`resume retries`" + ` for failures decided af
 		Example: `  refloatctl pause retries --all --for 2h --reason "storage maintenance"
   refloatctl pause retries --queue ml --until 2026-12-01T06:00:00Z --reason "quota"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			until, err := f.pausedUntil(time.Now())
+			until, err := f.end(time.Now())
 			if err != nil {
 				return usageError{err}
 			}
@@ -101,7 +105,8 @@ ends by itself, or earlier by ` + "`resume retries`" + ` for failures decided af
 	return cmd
 }
 
-func (f *overrideFlags) pausedUntil(now time.Time) (time.Time, error) {
+// end is when the override ends.
+func (f *overrideFlags) end(now time.Time) (time.Time, error) {
 	if (f.until == "") == (f.length == 0) {
 		return now, errors.New("give --until TIME or --for DURATION")
 	}
@@ -119,6 +124,59 @@ func (f *overrideFlags) pausedUntil(now time.Time) (time.Time, error) {
 		return now, fmt.Errorf("--until %s: this time is in the past", f.until)
 	}
 	return until, nil
+}
+
+// aboutNode makes a command whose arguments are `node` and a name.
+func (f *overrideFlags) aboutNode(cmd *cobra.Command, request func(node string, until *timestamppb.Timestamp) *pb.BrakeRequest) *cobra.Command {
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 2 || args[0] != "node" {
+			return fmt.Errorf("%s needs two arguments: `%s node NAME`", cmd.Name(), cmd.Name())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		until, err := f.end(time.Now())
+		if err == nil && f.reason == "" {
+			err = errors.New("--reason TEXT is required: it is shown to everyone affected")
+		}
+		if err != nil {
+			return usageError{err}
+		}
+		r := request(args[1], timestamppb.New(until))
+		r.Reason, r.DryRun = f.reason, f.dry
+		return f.changed(cmd, f.output, nil, f.dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) { return c.Brake(ctx, r) })
+	}
+	f.bindChange(cmd)
+	cmd.Flags().StringVar(&f.until, "until", "", "until when, as an RFC 3339 time")
+	cmd.Flags().DurationVar(&f.length, "for", 0, "for how long, from now")
+	return cmd
+}
+
+func newAvoid() *cobra.Command {
+	var f overrideFlags
+	return f.aboutNode(&cobra.Command{
+		Use:   "avoid node NAME (--until TIME | --for DURATION) --reason TEXT",
+		Short: "Have all retries avoid a node for a while",
+		Long: `Have every retry that is decided from now on avoid a node, whatever its rule says of
+nodes, until a given time. First runs are the scheduler's: to keep them away too, cordon
+the node. ` + "`trust node`" + ` ends it earlier.`,
+		Example: `  refloatctl avoid node gpu-17 --for 6h --reason "XID errors, INC-1234"`,
+	}, func(node string, until *timestamppb.Timestamp) *pb.BrakeRequest {
+		return &pb.BrakeRequest{Node: node, AvoidedUntil: until}
+	})
+}
+
+func newTrust() *cobra.Command {
+	var f overrideFlags
+	return f.aboutNode(&cobra.Command{
+		Use:   "trust node NAME (--until TIME | --for DURATION) --reason TEXT",
+		Short: "Let retries start on a node again, whatever the guard says",
+		Long: `End ` + "`avoid node`" + `, also that of the guard, and keep the guard from suspecting the node
+until a given time. Nodes that the settings list under avoidNodes stay avoided.`,
+		Example: `  refloatctl trust node gpu-17 --for 24h --reason "GPU replaced"`,
+	}, func(node string, until *timestamppb.Timestamp) *pb.BrakeRequest {
+		return &pb.BrakeRequest{Node: node, TrustedUntil: until}
+	})
 }
 
 func (f *overrideFlags) override(cmd *cobra.Command, r *pb.BrakeRequest) error {

@@ -2301,15 +2301,18 @@ func (x *PolicyGeneration) GetUnbraked() []byte {
 	return nil
 }
 
-// Brake is an operator's override of the retries of a queue, or of all.
+// Brake is an override of the retries of a queue, or of all: an operator's, or of a node, the guard's.
 type Brake struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue" json:"queue,omitempty"` // empty: all queues
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue" json:"queue,omitempty"` // empty: all queues, or it is about a node
 	Kill          bool                   `protobuf:"varint,2,opt,name=kill" json:"kill,omitempty"`
 	PausedUntil   int64                  `protobuf:"varint,3,opt,name=paused_until,json=pausedUntil" json:"paused_until,omitempty"` // Unix nanoseconds; 0: not paused
 	Author        string                 `protobuf:"bytes,4,opt,name=author" json:"author,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason" json:"reason,omitempty"`
-	Time          int64                  `protobuf:"varint,6,opt,name=time" json:"time,omitempty"` // Unix nanoseconds
+	Time          int64                  `protobuf:"varint,6,opt,name=time" json:"time,omitempty"`                                     // Unix nanoseconds
+	Node          string                 `protobuf:"bytes,7,opt,name=node" json:"node,omitempty"`                                      // empty: it is not about a node
+	AvoidedUntil  int64                  `protobuf:"varint,8,opt,name=avoided_until,json=avoidedUntil" json:"avoided_until,omitempty"` // Unix nanoseconds; 0: the node is not avoided
+	TrustedUntil  int64                  `protobuf:"varint,9,opt,name=trusted_until,json=trustedUntil" json:"trusted_until,omitempty"` // Unix nanoseconds; until when the guard leaves the node alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2382,6 +2385,27 @@ func (x *Brake) GetReason() string {
 func (x *Brake) GetTime() int64 {
 	if x != nil {
 		return x.Time
+	}
+	return 0
+}
+
+func (x *Brake) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Brake) GetAvoidedUntil() int64 {
+	if x != nil {
+		return x.AvoidedUntil
+	}
+	return 0
+}
+
+func (x *Brake) GetTrustedUntil() int64 {
+	if x != nil {
+		return x.TrustedUntil
 	}
 	return 0
 }
@@ -2614,14 +2638,17 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\arequest\x18\b \x01(\tR\arequest\x12)\n" +
 	"\x06brakes\x18\t \x03(\v2\x11.refloat.v1.BrakeR\x06brakes\x12\x1a\n" +
 	"\bunbraked\x18\n" +
-	" \x01(\fR\bunbraked\"\x98\x01\n" +
+	" \x01(\fR\bunbraked\"\xf6\x01\n" +
 	"\x05Brake\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12!\n" +
 	"\fpaused_until\x18\x03 \x01(\x03R\vpausedUntil\x12\x16\n" +
 	"\x06author\x18\x04 \x01(\tR\x06author\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04time\x18\x06 \x01(\x03R\x04timeB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\x04time\x18\x06 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12#\n" +
+	"\ravoided_until\x18\b \x01(\x03R\favoidedUntil\x12#\n" +
+	"\rtrusted_until\x18\t \x01(\x03R\ftrustedUntilB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_events_pb_refloat_proto_rawDescOnce sync.Once

@@ -165,10 +165,14 @@ func callOf(r *http.Request) call {
 
 // callNamed returns the limits of a method. The service itself checks permissions again, and precisely.
 func callNamed(name string) call {
-	noChange := func(v Verb) bool { return v == KillRetries || v == PauseRetries || v == ShadowRetries || v == GetJobs }
+	noChange := func(v Verb) bool {
+		return v == KillRetries || v == PauseRetries || v == AvoidNodes || v == ShadowRetries || v == GetJobs
+	}
 	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
 	switch name {
-	case "Brake", "Release":
+	case "Brake":
+		c.group, c.verbs = overrides, []Verb{KillRetries, PauseRetries, AvoidNodes}
+	case "Release":
 		c.group, c.verbs = overrides, []Verb{KillRetries, PauseRetries}
 	case "Create", "Update", "CreateRetryPolicy", "UpdateRetryPolicy":
 		c.group, c.bytes, c.values = changes, 2<<20, 256<<10

@@ -41,13 +41,14 @@ const (
 	SetRetrySettings  Verb = "set_retry_settings"
 	KillRetries       Verb = "kill_retries"
 	PauseRetries      Verb = "pause_retries"
+	AvoidNodes        Verb = "avoid_nodes"    // have retries avoid a node, or trust it
 	ShadowRetries     Verb = "shadow_retries" // switch queues to and from shadow mode
 	GetJobs           Verb = "get_jobs"       // read jobs, runs, decisions and groups
 )
 
 // Verbs lists all verbs.
 func Verbs() []Verb {
-	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, ShadowRetries, GetJobs}
+	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, AvoidNodes, ShadowRetries, GetJobs}
 }
 
 // verbOf returns the verb that a change needs.

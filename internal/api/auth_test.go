@@ -437,6 +437,10 @@ func (w *world) askings() []asking {
 			_, err := w.Brake(ctx, &pb.BrakeRequest{All: true, Kill: true, PausedUntil: until, Reason: "x"})
 			return err
 		}, [3]string{"POST", "/refloat/v1/brakes", `{"all": true, "kill": true, "pausedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
+		{"avoid a node", []api.Verb{api.AvoidNodes}, func(ctx context.Context) error {
+			_, err := w.Brake(ctx, &pb.BrakeRequest{Node: "n", AvoidedUntil: until, Reason: "x"})
+			return err
+		}, [3]string{"POST", "/refloat/v1/brakes", `{"node": "n", "avoidedUntil": "2026-11-21T13:00:00Z", "reason": "x"}`}},
 		{"release", []api.Verb{api.KillRetries, api.PauseRetries}, func(ctx context.Context) error {
 			_, err := w.Release(ctx, &pb.ReleaseRequest{All: true, Reason: "x"})
 			return err

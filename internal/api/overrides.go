@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
@@ -22,18 +23,19 @@ import (
 
 // Brake implements pb.PoliciesServer.
 func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+	if r.Node != "" || r.AvoidedUntil != nil || r.TrustedUntil != nil {
+		return s.overrideNode(ctx, r)
+	}
 	var verbs []Verb
 	if r.Kill {
 		verbs = append(verbs, KillRetries)
 	}
-	var until int64
 	if r.PausedUntil != nil {
 		verbs = append(verbs, PauseRetries)
-		// Rounded up to whole milliseconds, the precision of the files.
-		until = r.PausedUntil.AsTime().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UnixNano()
-		if !r.PausedUntil.IsValid() || r.PausedUntil.AsTime().Year() > 2200 || r.PausedUntil.AsTime().Year() < 1970 {
-			return nil, status.Error(codes.InvalidArgument, "paused_until: want a time between now and the year 2200")
-		}
+	}
+	until, err := untilOf("paused_until", r.PausedUntil)
+	if err != nil {
+		return nil, err
 	}
 	if len(verbs) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "set kill, paused_until, or both")
@@ -44,11 +46,11 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	return s.override(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
-		if until != 0 && until <= now { // checked here, because a repeated request may be older than its pause
-			return nil, status.Errorf(codes.InvalidArgument, "paused_until: %s is not in the future", r.PausedUntil.AsTime().Format(time.RFC3339))
+		if err := inFuture("paused_until", until, now); err != nil {
+			return nil, err
 		}
 		add := func(b policyfile.Override) {
-			on = slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Queue == b.Queue && o.Kill == b.Kill })
+			on = slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == "" })
 			on = append(on, policylog.Override{Override: b, Author: who.String(), Reason: r.Reason, Time: now})
 		}
 		if r.Kill {
@@ -58,6 +60,61 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 			add(policyfile.Override{Queue: r.Queue, PausedUntil: until})
 		}
 		return on, nil
+	})
+}
+
+// untilOf converts the end of an override, rounded up to whole milliseconds, the precision of the files; 0: there is none.
+func untilOf(field string, t *timestamppb.Timestamp) (int64, error) {
+	if t == nil {
+		return 0, nil
+	}
+	if !t.IsValid() || t.AsTime().Year() > 2200 || t.AsTime().Year() < 1970 {
+		return 0, status.Errorf(codes.InvalidArgument, "%s: want a time between now and the year 2200", field)
+	}
+	return t.AsTime().Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UnixNano(), nil
+}
+
+// inFuture refuses an end that is over. It is checked when the change is made, because a repeated request may be older.
+func inFuture(field string, until, now int64) error {
+	if until != 0 && until <= now {
+		return status.Errorf(codes.InvalidArgument, "%s: %s is not in the future", field, time.Unix(0, until).UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// overrideNode has retries avoid a node, or trusts it. Either takes the place of what was said of the node before.
+func (s *Service) overrideNode(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+	switch {
+	case r.Node == "":
+		return nil, status.Error(codes.InvalidArgument, "node: missing: name a node")
+	case r.Queue != "" || r.All || r.Kill || r.PausedUntil != nil:
+		return nil, status.Error(codes.InvalidArgument, "node: an override of a node is for all queues, and neither kills nor pauses")
+	case (r.AvoidedUntil == nil) == (r.TrustedUntil == nil):
+		return nil, status.Error(codes.InvalidArgument, "node: give either avoided_until or trusted_until")
+	case !policyfile.Visible(r.Node):
+		return nil, status.Errorf(codes.InvalidArgument, "node %.100q has an invisible character: remove it", r.Node)
+	}
+	field, end := "avoided_until", r.AvoidedUntil
+	if end == nil {
+		field, end = "trusted_until", r.TrustedUntil
+	}
+	until, err := untilOf(field, end)
+	if err != nil {
+		return nil, err
+	}
+	o := policyfile.Override{Node: r.Node, AvoidedUntil: until}
+	if r.TrustedUntil != nil {
+		o.AvoidedUntil, o.TrustedUntil = 0, until
+	}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
+	anyNode := func(policylog.Snapshot) error { return nil } // no list of nodes is known here
+	return s.override(ctx, a, []Verb{AvoidNodes}, anyNode, func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
+		now := s.Now().UnixNano()
+		if err := inFuture(field, until, now); err != nil {
+			return nil, err
+		}
+		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.Node == r.Node })
+		return append(on, policylog.Override{Override: o, Author: who.String(), Reason: r.Reason, Time: now}), nil
 	})
 }
 
@@ -72,7 +129,7 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	without := false
 	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
-		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return r.Everything || b.Queue == r.Queue })
+		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return b.Node == "" && (r.Everything || b.Queue == r.Queue) })
 		without = len(left) == len(on)
 		return left, nil
 	})
@@ -109,7 +166,9 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 			}
 		}
 		for _, b := range now.ActiveOverrides() {
-			names = append(names, b.Queue)
+			if b.Node == "" {
+				names = append(names, b.Queue)
+			}
 		}
 		if s.Queues != nil && !slices.Contains(names, queue) {
 			seen, others, err := s.Queues()
@@ -134,7 +193,7 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 	}
 }
 
-// override changes the active overrides. It also removes pauses that have ended.
+// override changes the active overrides. It also removes those that have ended.
 func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Override, Principal) ([]policylog.Override, error)) (*pb.Change, error) {
 	who, err := s.Auth.Who(ctx) // not rate-limited: it may be an emergency
 	if err != nil {
@@ -164,7 +223,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 		if slices.Equal(on, now.ActiveOverrides()) && !a.dryRun {
 			return now.Base, on, nil
 		}
-		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.PausedUntil != 0 && b.PausedUntil <= s.Now().UnixNano() })
+		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.Over(s.Now().UnixNano()) })
 		plain := make([]policyfile.Override, len(on))
 		for i := range on {
 			plain[i] = on[i].Override
@@ -187,7 +246,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, v.Number, v.Overrides)}, nil
 }
 
-// still lists what remains killed or paused by overrides, and by the resources of a generation themselves.
+// still lists what remains killed, paused, avoided or trusted by overrides, and by the resources of a generation themselves.
 func (s *Service) still(ctx context.Context, generation uint64, overrides []policylog.Override) []string {
 	var notes []string
 	for _, b := range overrides {
@@ -195,11 +254,17 @@ func (s *Service) still(ctx context.Context, generation uint64, overrides []poli
 		if b.Queue != "" {
 			where = "queue " + b.Queue
 		}
-		if b.Kill {
-			notes = append(notes, fmt.Sprintf("retries of %s are killed, by %s (%s)", where, b.Author, b.Reason))
-		} else {
-			notes = append(notes, fmt.Sprintf("retries of %s are paused until %s, by %s (%s)", where, time.Unix(0, b.PausedUntil).UTC().Format(time.RFC3339), b.Author, b.Reason))
+		at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
+		what := fmt.Sprintf("retries of %s are paused until %s", where, at(b.PausedUntil))
+		switch {
+		case b.Kill:
+			what = fmt.Sprintf("retries of %s are killed", where)
+		case b.TrustedUntil != 0:
+			what = fmt.Sprintf("node %s is trusted until %s", b.Node, at(b.TrustedUntil))
+		case b.Node != "":
+			what = fmt.Sprintf("retries avoid node %s until %s", b.Node, at(b.AvoidedUntil))
 		}
+		notes = append(notes, fmt.Sprintf("%s, by %s (%s)", what, b.Author, b.Reason))
 	}
 	snap, err := s.snapshot(ctx, generation)
 	if err != nil {

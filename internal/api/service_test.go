@@ -273,6 +273,14 @@ func TestOverrides(t *testing.T) {
 	w.refused(err, codes.InvalidArgument, "queue")
 
 	until := timestamppb.New(noon.Add(time.Hour))
+	for want, r := range map[string]*pb.BrakeRequest{
+		"node: missing": {AvoidedUntil: until}, "neither kills": {Node: "n", AvoidedUntil: until, All: true}, "either": {Node: "n"}, "either avoided_until or": {Node: "n", AvoidedUntil: until, TrustedUntil: until},
+		"invisible": {Node: "n\u200b", AvoidedUntil: until}, "trusted_until: 2026": {Node: "n", TrustedUntil: timestamppb.New(noon)}, "a space": {Node: "a b", AvoidedUntil: until},
+	} {
+		r.Reason = "r"
+		_, err := w.Brake(t.Context(), r)
+		w.refused(err, codes.InvalidArgument, want)
+	}
 	short := &pb.BrakeRequest{Force: true, Queue: "other", PausedUntil: until, Reason: "short", RequestId: "short"}
 	for _, now := range []time.Time{noon, noon.Add(2 * time.Hour)} { // asked again when the pause is over
 		w.service.Now = func() time.Time { return now }

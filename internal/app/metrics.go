@@ -26,6 +26,7 @@ type Metrics struct {
 	diskMetrics
 	followMetrics
 	policy policyMetrics
+	guard  guardMetrics
 
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
@@ -49,6 +50,7 @@ func NewMetrics(now func() time.Time, policySeries int) *Metrics {
 		diskMetrics:      newDiskMetrics(r),
 		followMetrics:    newFollowMetrics(r),
 		policy:           newPolicyMetrics(r, policySeries),
+		guard:            newGuardMetrics(r),
 		health:           health{now: now},
 		reached:          map[int]reached{},
 		written:          map[int]reached{},

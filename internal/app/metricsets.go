@@ -173,3 +173,18 @@ func newPolicyMetrics(r register, limit int) policyMetrics {
 		written: r.gauge("policy_generation_timestamp_seconds", "When the policy generation in force was written.", "generation"),
 	}
 }
+
+// guardMetrics are those of the guard.
+type guardMetrics struct {
+	suspects   prometheus.Gauge
+	suspicions *prometheus.CounterVec
+	failures   prometheus.Counter
+}
+
+func newGuardMetrics(r register) guardMetrics {
+	return guardMetrics{
+		suspects:   r.factory.NewGauge(prometheus.GaugeOpts{Name: "refloat_guard_suspects", Help: "Nodes that the guard suspects now."}),
+		suspicions: r.counter("guard_suspicions_total", "Suspicions that the guard began or made longer, by the mode of protection.", "mode"),
+		failures:   r.factory.NewCounter(prometheus.CounterOpts{Name: "refloat_guard_failures_total", Help: "Looks of the guard at the nodes that failed."}),
+	}
+}

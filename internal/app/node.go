@@ -263,6 +263,12 @@ func (n *node) startEvaluators(p *parts) error {
 	if n.Policies != "" {
 		p.run("watcher of policy files", n.watched.run)
 	}
+	if n.policies != nil && (n.Ingest || n.API.JobDB != "") {
+		jobs := newJobReader(n)
+		p.closes("job database of the guard", jobs.Close)
+		g := &guard{policies: n.policies, jobs: jobs.view, log: n.Log, now: n.Now, metrics: &n.metrics.guard}
+		p.run("guard", g.run)
+	}
 	if n.followed != nil {
 		p.run("follower of Armada's policies", n.followed.Run)
 	}

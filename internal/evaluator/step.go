@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/chain"
@@ -164,7 +165,9 @@ func (p policies) decide(f *projection.Failure) (d *chain.Decision, r restart) {
 		d.DelayMS = v.Delay.Milliseconds()
 		d.RetryAfter, d.ReadyAfter = v.RetryAfter, v.ReadyAfter
 		d.PodName = policy.PodName(f.JobID, nextRunIndex(p.Progress.Semantics, f), p.Rules.Set.Enabled())
-		d.AvoidNodes, d.NodesLeftOut = boundAvoided(p.Progress.Semantics, avoided(v.Avoid, f))
+		own := avoided(v.Avoid, f)
+		d.AvoidNodes, d.NodesLeftOut = boundAvoided(p.Progress.Semantics, own)
+		avoidAlso(d, own, p.Rules.Set.AvoidNodes())
 	}
 	if f.Member != nil {
 		d.Group = unit
@@ -187,6 +190,21 @@ func avoided(mode policy.AvoidMode, f *projection.Failure) []string {
 	case policy.AvoidNone:
 	}
 	return nil
+}
+
+// avoidAlso adds the nodes that the settings have a retry avoid besides its own, while there is room for them
+// (semantics.md 7).
+func avoidAlso(d *chain.Decision, own []string, nodes []policy.AvoidedNode) {
+	d.AvoidNodes = slices.Clip(d.AvoidNodes) // they are the job's
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case n.Until <= d.Time || slices.Contains(own, n.Name):
+		case len(d.AvoidNodes) >= maxAvoided:
+			d.NodesLeftOut++
+		default:
+			d.AvoidNodes = append(d.AvoidNodes, n.Name)
+		}
+	}
 }
 
 // decided counts a decision of the current message.

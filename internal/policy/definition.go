@@ -126,6 +126,17 @@ type Settings struct {
 	Shadow            bool
 	PausedUntil       *int64 // Unix nanoseconds
 	JobsMaySelect     bool
+	AvoidNodes        []AvoidedNode // at most MaxAvoidNodes, by name, each once
+	Protection        *Protection   // nil: off
+}
+
+// MaxAvoidNodes is the maximum number of nodes that settings and overrides have retries avoid.
+const MaxAvoidNodes = 1000
+
+// AvoidedNode is a node that retries of failures before a time avoid (semantics.md 7).
+type AvoidedNode struct {
+	Name  string
+	Until int64 // Unix nanoseconds
 }
 
 // DefaultSettings returns the settings without any file (semantics.md 1, 5, 6 and 9).

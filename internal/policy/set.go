@@ -18,6 +18,8 @@ type Set struct {
 	terminationSlack  time.Duration
 	horizon           time.Duration
 	jobsMaySelect     bool
+	avoidNodes        []AvoidedNode
+	protection        *Protection
 	inherited         Overrides // what policies inherit
 	fallback          []*Policy // the settings' default policy, if it exists
 
@@ -74,6 +76,8 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 		terminationSlack:  settings.TerminationSlack,
 		horizon:           settings.Horizon,
 		jobsMaySelect:     settings.JobsMaySelect,
+		avoidNodes:        settings.AvoidNodes,
+		protection:        settings.Protection,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
 		policies:          make(map[string]*Policy, len(policies)),
 		groups:            make(map[string]*GroupPolicy, len(groups)),
@@ -118,6 +122,12 @@ func (s *Set) bind(d *Queue, settings *Settings) *queue {
 
 // Enabled returns the settings' enabled (semantics.md 3 and 10).
 func (s *Set) Enabled() bool { return s.enabled }
+
+// AvoidNodes returns the nodes that the settings have retries avoid, by name. Do not change them.
+func (s *Set) AvoidNodes() []AvoidedNode { return s.avoidNodes }
+
+// Protection returns how nodes become suspects; nil: they do not. Do not change it.
+func (s *Set) Protection() *Protection { return s.protection }
 
 // Horizon returns how long ended jobs are kept (semantics.md 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }

@@ -82,6 +82,7 @@ func Encode(p *Proposal) ([]byte, error) {
 	for _, b := range p.Overrides {
 		m.Brakes = append(m.Brakes, &pb.Brake{
 			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Author: b.Author, Reason: b.Reason, Time: b.Time,
+			Node: b.Node, AvoidedUntil: b.AvoidedUntil, TrustedUntil: b.TrustedUntil,
 		})
 	}
 	if len(p.Overrides) > 0 {
@@ -132,7 +133,9 @@ func decode(payload []byte, number uint64, u *unpacker) (*Entry, *uint64, error)
 		content: m.Content, base: m.Unbraked, packed: m.Zstd,
 	}
 	for _, b := range m.Brakes {
-		e.Overrides = append(e.Overrides, Override{policyfile.Override{Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil}, b.Author, b.Reason, b.Time})
+		e.Overrides = append(e.Overrides, Override{policyfile.Override{
+			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Node: b.Node, AvoidedUntil: b.AvoidedUntil, TrustedUntil: b.TrustedUntil,
+		}, b.Author, b.Reason, b.Time})
 	}
 	content, err := u.unpack(m.Content, m.Zstd)
 	if err != nil {

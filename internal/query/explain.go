@@ -32,7 +32,7 @@ type Explanation struct {
 	DelayFrom   string    `json:"delayComputed,omitempty"`
 	NotActedOn  bool      `json:"notActedOn,omitempty"`  // the next run would have been: in shadow, or Armada decides itself
 	GroupEffect string    `json:"groupEffect,omitempty"` // what the decision did to the unit and the group of a member
-	Overrides   []string  `json:"brakes,omitempty"`      // on the queue
+	Overrides   []string  `json:"brakes,omitempty"`      // on the queue, and by which it avoids nodes
 	Differs     string    `json:"differs,omitempty"`     // how deciding again gives another decision; the recorded one is authoritative
 	ByGroup     []ByGroup `json:"doneByGroup,omitempty"` // what the group of a member did to it
 
@@ -55,7 +55,7 @@ type Basis struct {
 	evaluator.Explanation
 	Evaluated bool // by the policies in force then; otherwise only facts and counts are known
 	Policies  *PoliciesAt
-	Overrides []policylog.Override // on the queue
+	Overrides []policylog.Override // on the queue, and by which the decision avoids nodes
 	Diverged  error                // evaluating again gives another decision
 }
 
@@ -223,7 +223,7 @@ func (s *Source) ExplainRun(ctx context.Context, job string, found []History, ru
 	if b.Policies, err = s.Generation(ctx, c.Decision.Generation); err != nil {
 		return nil, err
 	}
-	b.Evaluated, b.Overrides, e.Changes = true, overridesOn(b.Policies.ActiveOverrides(), c.Decision.Queue), b.Policies.lastChanges(c.Decision)
+	b.Evaluated, b.Overrides, e.Changes = true, overridesOf(b.Policies.ActiveOverrides(), c.Decision), b.Policies.lastChanges(c.Decision)
 	x, diverged := audit.Explain(b.Policies.Set.Set, c.Case)
 	if diverged != nil && !errors.Is(diverged, audit.ErrDifferent) {
 		return nil, diverged

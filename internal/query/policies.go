@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -72,7 +73,18 @@ func (p *PoliciesAt) changesOf(ids ...policyfile.ID) (changes []LastChange) {
 // overridesOn returns the overrides of a queue.
 func overridesOn(overrides []policylog.Override, queue string) (on []policylog.Override) {
 	for _, b := range overrides {
-		if b.Queue == "" || b.Queue == queue {
+		if b.Node == "" && (b.Queue == "" || b.Queue == queue) {
+			on = append(on, b)
+		}
+	}
+	return on
+}
+
+// overridesOf returns the overrides that had to do with a decision: those on its queue, and those by which it avoids nodes.
+func overridesOf(overrides []policylog.Override, d *chain.Decision) []policylog.Override {
+	on := overridesOn(overrides, d.Queue)
+	for _, b := range overrides {
+		if b.AvoidedUntil > d.Time && slices.Contains(d.AvoidNodes, b.Node) {
 			on = append(on, b)
 		}
 	}
@@ -81,6 +93,12 @@ func overridesOn(overrides []policylog.Override, queue string) (on []policylog.O
 
 // OverrideText says of an override what it does, since when, and who made it why, in one line.
 func OverrideText(o policylog.Override) string {
+	switch by := fmt.Sprintf("since %s, by %s: %s", seconds(o.Time), OneLine(o.Author), OneLine(o.Reason)); {
+	case o.TrustedUntil != 0:
+		return fmt.Sprintf("Node %s is trusted until %s, %s", OneLine(o.Node), seconds(o.TrustedUntil), by)
+	case o.Node != "":
+		return fmt.Sprintf("Retries avoid node %s until %s, %s", OneLine(o.Node), seconds(o.AvoidedUntil), by)
+	}
 	where, what := "of all queues", "killed"
 	if o.Queue != "" {
 		where = "of queue " + OneLine(o.Queue)

@@ -230,6 +230,7 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 		} else {
 			j.cause = f.Cause
 			j.last.note(f.Cause, j.node)
+			s.notice(j, f)
 		}
 		if err := w.failed(j, reported); err != nil {
 			s.err = cmp.Or(s.err, fmt.Errorf("encode the error of job %s: %w", j.id, err))

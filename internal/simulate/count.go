@@ -41,6 +41,8 @@ type Result struct {
 	AvoidedNodes []NodeLoad `json:"avoidedNodes"`
 	// MeanUse is the average use of all nodes in the time that is measured, to compare with NodeLoad.Use.
 	MeanUse float64 `json:"meanUse"`
+	// Protection is what the guard did; nil: the candidate's settings have no protection.
+	Protection *Protection `json:"protection,omitempty"`
 	// Series is what happened over time.
 	Series Series `json:"series"`
 	// Percentiles are those of all jobs.
@@ -374,6 +376,7 @@ func (c *counter) result(s *sim) *Result {
 		Measured: Span{c.window.from.Hours(), min(c.window.until, s.now).Hours()}, Tail: Tail{Hours: after.Hours(), Done: c.tailDone}, Resources: c.c.Resources, Messages: c.messages, Events: c.events,
 		UsefulHours: c.useful.named(c.c.Resources), WastedHours: c.waste.named(c.c.Resources), Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
 	}
+	r.Protection = s.protection()
 	r.NotOverBecause = c.notOver(s.jobs, s.scheduler)
 	var all queueCount
 	for i := range c.queues {

@@ -23,6 +23,7 @@ const (
 	faultEnds
 	arrive
 	cycle
+	guards
 )
 
 // dueHeap is a binary heap, the earliest first. (container/heap would allocate memory for each element that comes or goes.)

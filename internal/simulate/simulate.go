@@ -114,6 +114,7 @@ type sim struct {
 	arrives []*job          // the next submission
 	ended   []*job          // by the records of the current message
 	count   *counter
+	guard   guard
 	err     error
 
 	scheduler *scheduling.Scheduler
@@ -233,6 +234,8 @@ func (s *sim) happens(d *due) {
 	case faultEnds:
 		s.findNodesUp()
 		s.wake(s.now)
+	case guards:
+		s.judge()
 	case cycle:
 		if d.at == s.cycleAt {
 			s.cycleAt = never
@@ -261,6 +264,7 @@ func (s *sim) end(j *job, f *Failure) {
 		return
 	}
 	s.stop(j, done)
+	s.notice(j, nil)
 	s.count.succeeded(j)
 	s.about(j.queue).succeeded(j)
 	s.deliver()

@@ -16,22 +16,31 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// override is a kill or a pause that holds now.
+// override is an override that holds now.
 type override struct {
-	What, Queue, Author, Reason, Since string
-	Resume                             string // the address to end it
+	Node, What, Queue, Author, Reason, Since string
+	Resume                                   string // the address to end it
 }
 
 func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 	now := s.Now()
 	for _, b := range list {
-		o := override{What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time.AsTime().UnixNano())}
+		o := override{Node: b.Node, What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time.AsTime().UnixNano())}
 		if !b.Kill {
-			until := b.PausedUntil.AsTime()
-			if !until.After(now) {
+			what, until := "paused until ", b.PausedUntil
+			if b.AvoidedUntil != nil {
+				what, until = "avoided by retries until ", b.AvoidedUntil
+			} else if b.TrustedUntil != nil {
+				what, until = "trusted until ", b.TrustedUntil
+			}
+			if !until.AsTime().After(now) {
 				continue
 			}
-			o.What = "paused until " + until.UTC().Format("2006-01-02 15:04 UTC")
+			o.What = what + until.AsTime().Format("2006-01-02 15:04 UTC")
+		}
+		if o.Node != "" {
+			all = append(all, o)
+			continue
 		}
 		if o.Resume = link("/overrides", "do", "resume", "queue", b.Queue); b.Queue == "" {
 			o.Resume = link("/overrides", "do", "resume", "all", "yes")

@@ -223,7 +223,7 @@ func (p *page) Who() string {
 	return p.who.Name
 }
 
-// InForce lists the overrides that hold now, for the notice on each page.
+// InForce lists the overrides of queues that hold now, for the notice on each page.
 func (p *page) InForce() []override {
 	if p.status == http.StatusUnauthorized || p.status == http.StatusForbidden || p.site.API.Store == nil {
 		return nil
@@ -234,7 +234,7 @@ func (p *page) InForce() []override {
 	if err != nil {
 		return nil // the page itself says so where it matters
 	}
-	return p.site.overridesOf(list.Brakes)
+	return slices.DeleteFunc(p.site.overridesOf(list.Brakes), func(o override) bool { return o.Node != "" })
 }
 
 // Live is how a part updates itself: from where, and how often.

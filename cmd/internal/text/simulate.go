@@ -85,6 +85,9 @@ func Simulation(w io.Writer, r *simulate.Result, seeds int) error {
 	if r.Tail.Hours > 0 {
 		fmt.Fprintf(w, "  %.1f hours after the last submission are apart: %s, average use %.0f%%\n", r.Tail.Hours, plural.Of(r.Tail.Done, "job")+" done", 100*r.Tail.MeanUse)
 	}
+	if p := r.Protection; p != nil {
+		fmt.Fprintf(w, "  the guard: %s, %d of them certain, %d of healthy nodes, in %.0f node-days\n", plural.Of(p.Suspicions, "suspicion"), p.Certain, p.Healthy, p.NodeDays)
+	}
 	fmt.Fprintln(w)
 	if err := simulatedQueues(w, r); err != nil {
 		return err

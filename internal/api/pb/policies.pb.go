@@ -1021,6 +1021,9 @@ type BrakeRequest struct {
 	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`     // all queues
 	Force         bool                   `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
 	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Node          string                 `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"`                                      // in place of a queue: with one of
+	AvoidedUntil  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=avoided_until,json=avoidedUntil,proto3" json:"avoided_until,omitempty"` // retries of failures before then avoid it
+	TrustedUntil  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=trusted_until,json=trustedUntil,proto3" json:"trusted_until,omitempty"` // retries need not avoid it, and the guard leaves it alone until then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1109,6 +1112,27 @@ func (x *BrakeRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *BrakeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *BrakeRequest) GetAvoidedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AvoidedUntil
+	}
+	return nil
+}
+
+func (x *BrakeRequest) GetTrustedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TrustedUntil
+	}
+	return nil
 }
 
 type ReleaseRequest struct {
@@ -1211,6 +1235,9 @@ type BrakeState struct {
 	Author        string                 `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3" json:"time,omitempty"`
+	Node          string                 `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"` // empty: it is not about a node
+	AvoidedUntil  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=avoided_until,json=avoidedUntil,proto3" json:"avoided_until,omitempty"`
+	TrustedUntil  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=trusted_until,json=trustedUntil,proto3" json:"trusted_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1283,6 +1310,27 @@ func (x *BrakeState) GetReason() string {
 func (x *BrakeState) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
+	}
+	return nil
+}
+
+func (x *BrakeState) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *BrakeState) GetAvoidedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AvoidedUntil
+	}
+	return nil
+}
+
+func (x *BrakeState) GetTrustedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TrustedUntil
 	}
 	return nil
 }
@@ -1649,7 +1697,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xef\x01\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\x85\x03\n" +
 	"\fBrakeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12=\n" +
@@ -1659,7 +1707,11 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"request_id\x18\x05 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x06 \x01(\bR\x03all\x12\x14\n" +
 	"\x05force\x18\a \x01(\bR\x05force\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\"\xbe\x01\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12\x12\n" +
+	"\x04node\x18\t \x01(\tR\x04node\x12?\n" +
+	"\ravoided_until\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\favoidedUntil\x12?\n" +
+	"\rtrusted_until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\"\xbe\x01\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -1670,7 +1722,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x05 \x01(\bR\x03all\x12\x14\n" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xd5\x01\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xeb\x02\n" +
 	"\n" +
 	"BrakeState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
@@ -1678,7 +1730,10 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\fpaused_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12\x16\n" +
 	"\x06author\x18\x04 \x01(\tR\x06author\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12.\n" +
-	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x0f\n" +
+	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12?\n" +
+	"\ravoided_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\favoidedUntil\x12?\n" +
+	"\rtrusted_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\"\x0f\n" +
 	"\rStatusRequest\"\xf2\x01\n" +
 	"\x0eStatusResponse\x12\x1e\n" +
 	"\n" +
@@ -1767,41 +1822,45 @@ var file_internal_api_pb_policies_proto_depIdxs = []int32{
 	9,  // 9: refloat.api.v1.Generation.changes:type_name -> refloat.api.v1.ResourceChange
 	16, // 10: refloat.api.v1.Generation.brakes:type_name -> refloat.api.v1.BrakeState
 	22, // 11: refloat.api.v1.BrakeRequest.paused_until:type_name -> google.protobuf.Timestamp
-	22, // 12: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
-	22, // 13: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
-	19, // 14: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
-	16, // 15: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
-	20, // 16: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
-	22, // 17: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
-	22, // 18: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
-	22, // 19: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
-	1,  // 20: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
-	3,  // 21: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
-	4,  // 22: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
-	5,  // 23: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
-	6,  // 24: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
-	7,  // 25: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
-	10, // 26: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
-	13, // 27: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
-	14, // 28: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
-	15, // 29: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
-	17, // 30: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
-	2,  // 31: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
-	0,  // 32: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
-	8,  // 33: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
-	8,  // 34: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
-	8,  // 35: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
-	8,  // 36: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
-	11, // 37: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
-	8,  // 38: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
-	8,  // 39: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
-	8,  // 40: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
-	18, // 41: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
-	31, // [31:42] is the sub-list for method output_type
-	20, // [20:31] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	22, // 12: refloat.api.v1.BrakeRequest.avoided_until:type_name -> google.protobuf.Timestamp
+	22, // 13: refloat.api.v1.BrakeRequest.trusted_until:type_name -> google.protobuf.Timestamp
+	22, // 14: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
+	22, // 15: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
+	22, // 16: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
+	22, // 17: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
+	19, // 18: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
+	16, // 19: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
+	20, // 20: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
+	22, // 21: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
+	22, // 22: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
+	22, // 23: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
+	1,  // 24: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
+	3,  // 25: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
+	4,  // 26: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
+	5,  // 27: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
+	6,  // 28: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
+	7,  // 29: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
+	10, // 30: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
+	13, // 31: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
+	14, // 32: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
+	15, // 33: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
+	17, // 34: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
+	2,  // 35: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
+	0,  // 36: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
+	8,  // 37: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
+	8,  // 38: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
+	8,  // 39: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
+	8,  // 40: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
+	11, // 41: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
+	8,  // 42: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
+	8,  // 43: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
+	8,  // 44: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
+	18, // 45: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_policies_proto_init() }

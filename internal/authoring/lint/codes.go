@@ -53,7 +53,7 @@ var codes = [...]Code{
 	{"RP040", policyfile.Error, "no matcher", "A rule needs at least one matcher, such as onConditions or onExitCodes. onFailureSubcategory alone is not enough."},
 	{"RP041", policyfile.Error, "subcategory alone", "A subcategory restricts a category: give the category too."},
 	{"RP042", policyfile.Error, "conflicting fields", "Both type and multiplier in one backoff; lessThan not above atLeast; maxFailedMembers without onMemberFailure: Continue; in a test, both containers and exitCode."},
-	{"RP043", policyfile.Error, "policy too complex", "The policy has more rules, parts or members, or larger patterns, than allowed. The limits bound the cost of a decision."},
+	{"RP043", policyfile.Error, "policy too complex", "The policy has more rules, parts or members, or larger patterns, than allowed, or the settings more nodes. The limits bound the cost of a decision."},
 	{"RP044", policyfile.Error, "cycle", "Parts of a group wait for each other, so none of them would ever start."},
 	{"RP050", policyfile.Error, "impossible failure", "A test contains a failure that no executor can report, such as a returned lease with an exit code."},
 	{"RP101", policyfile.Warning, "condition of the pod with a container", "With containerName only OOMKilled can hold: the other conditions apply to the pod or the run."},
@@ -78,4 +78,5 @@ var codes = [...]Code{
 	{"RP120", policyfile.Warning, "field without effect", "countsTowardsMax and limit are about restarts, and the action of the rule restarts nothing."},
 	{"RP121", policyfile.Warning, "restarts that never restart", "The limit of restarts is 0 or unset, so the group's rules are asked at once."},
 	{"RP122", policyfile.Note, "few restarts for members that need each other", "maxRestarts is at most 3, and restartStrategy is not stated, so that each member starts again as soon as it can. A member that fails within 10 s uses up three restarts in the 30 s that the others have, by default, to stop."},
+	{"RP123", policyfile.Warning, "more nodes to avoid than a retry avoids", "A decision names at most 50 nodes, those of the job first, and says how many it leaves out. Cordon nodes that are to stay away."},
 }

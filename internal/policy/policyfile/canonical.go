@@ -71,7 +71,7 @@ func (c *content) canonical() []byte {
 	b = appendTexts(b, "groupPolicies", c.groups, func(g *compiledGroup) string { return g.text })
 	b = appendTexts(b, "policies", c.policies, func(p *compiled) string { return p.text })
 	b = appendTexts(b, "queues", c.bindings, func(b *binding) string { return b.text })
-	if c.settings != (settingsSpec{}) {
+	if !c.settings.isUnset() {
 		b = append(b, `"settings":`...)
 		b = append(b, (schema{}).encode(&c.settings)...)
 		b = append(b, ',')

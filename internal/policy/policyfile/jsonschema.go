@@ -95,6 +95,10 @@ func together(s, properties map[string]any, t reflect.Type) {
 		s["dependentRequired"] = map[string]any{"countFailed": []string{"retryLimit"}}
 		s["if"] = map[string]any{"required": []string{"maxFailedMembers"}}
 		s["then"] = map[string]any{"required": []string{"onMemberFailure"}, "properties": map[string]any{"onMemberFailure": map[string]any{"const": "Continue"}}}
+	case reflect.TypeFor[settingsSpec]():
+		if nodes, ok := properties["avoidNodes"].(map[string]any); ok {
+			nodes["maxItems"] = policy.MaxAvoidNodes
+		}
 	case reflect.TypeFor[flatFile]():
 		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():
@@ -168,7 +172,7 @@ func scalarSchema(t reflect.Type) map[string]any {
 		s := text(63, namePattern)
 		s["not"] = map[string]any{"const": policy.DefaultRule}
 		return s
-	case *queueName:
+	case *queueName, *nodeName:
 		return text(253, "^[^ \u0000-\u001f\u007f-\u009f\ufeff]+$")
 	case *pattern:
 		return text(maxPattern, printablePattern)

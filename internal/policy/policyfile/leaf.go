@@ -242,6 +242,18 @@ func (n *queueName) parse(s string) fault {
 	return printable(s, 253)
 }
 
+type nodeName string
+
+func (n *nodeName) form() (string, string) { return "a name in quotes", "!!str" }
+func (n *nodeName) text() string           { return string(*n) }
+func (n *nodeName) parse(s string) fault {
+	*n = nodeName(s)
+	if strings.Contains(s, " ") {
+		return fault{codeBadName, "a space in a node's name", "use the node's name in Kubernetes"}
+	}
+	return printable(s, 253)
+}
+
 // goodName applies Armada's rule for names: ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, ≤ 63.
 func goodName(s string) fault {
 	if s == "" || len(s) > 63 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || s[0] == '-' || s[len(s)-1] == '-' {

@@ -34,6 +34,7 @@ func Lint(files []File) Problems {
 		case l.settings != nil:
 			l.lintDelay(join(l.spec, "defaultBackoff"), &l.settings.DefaultBackoff)
 			l.lintReference(join(l.spec, "defaultPolicyName"), l.settings.DefaultPolicyName)
+			l.lintAvoided(l.settings.AvoidNodes)
 		}
 	}
 	if len(docs) > 0 {
@@ -152,6 +153,16 @@ func (l *linter) lintQueue(q *queueSpec) {
 		}
 		first[name] = i
 		l.lintReference(path, name)
+	}
+}
+
+// lintAvoided warns of more nodes than a decision names (semantics.md 7).
+func (l *linter) lintAvoided(nodes nodeList) {
+	const named = 50
+	if len(nodes) > named {
+		l.warn(join(l.spec, "avoidNodes"), fault{
+			codeLintAvoided, fmt.Sprintf("%d nodes, and a retry avoids at most %d", len(nodes), named), "cordon nodes that are to stay away, and remove them here",
+		})
 	}
 }
 

@@ -71,6 +71,7 @@ const (
 	codeLintContainer = "RP114" // a name that no container can have
 	codeLintLabel     = "RP115" // a category or subcategory that no run can have
 	codeLintNoRestart = "RP121" // restarts that never restart
+	codeLintAvoided   = "RP123" // more nodes to avoid than a decision names
 	codeLintSilent    = "RP116" // a policy without rules and defaultAction
 )
 

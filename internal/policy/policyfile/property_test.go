@@ -70,6 +70,7 @@ func drawSet(t *rapid.T) []File {
 	settings = maybe(settings, "defaultPolicyName: p1")
 	settings = maybe(settings, "jobsMaySelect: false")
 	settings = maybe(settings, "terminationSlack: 250ms")
+	settings = maybe(settings, "avoidNodes: [{name: n2, until: 2026-12-01T06:00:00Z}, {name: n1, until: 1970-01-01T00:00:00Z}]")
 	return append(files,
 		File{"queue.yaml", []byte("{" + strings.Join(queue, ", ") + "}")},
 		File{"settings.yaml", []byte("{kind: RetrySettings, spec: {" + strings.Join(settings, ", ") + "}}")})

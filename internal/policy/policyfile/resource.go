@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // A Set is immutable; these methods derive another Set from it, resource by resource.
@@ -50,7 +52,7 @@ func (s *Set) Resources() []ID {
 }
 
 func (s *Set) settingsText() string {
-	if s.content.settings == (settingsSpec{}) {
+	if s.content.settings.isUnset() {
 		return ""
 	}
 	return string((schema{}).encode(&s.content.settings))
@@ -218,12 +220,22 @@ func (s *Set) Detached(name string) *Set {
 	return build(c)
 }
 
-// Override is an operator's override: it kills retries of a queue or of all queues, or delays them until a time
-// (semantics.md 5 and 6).
+// Override is an operator's override: it kills retries of a queue or of all queues, delays them until a time
+// (semantics.md 5 and 6), or has them avoid a node (7). One that trusts a node changes no decision: it keeps the guard
+// from having retries avoid it.
 type Override struct {
-	Queue       string // "": all queues
-	Kill        bool
-	PausedUntil int64 // Unix nanoseconds, whole milliseconds; 0: not paused
+	Queue        string // "": all queues, or Node is set
+	Kill         bool
+	PausedUntil  int64  // Unix nanoseconds, whole milliseconds; 0: not paused
+	Node         string // "": the override is not about a node
+	AvoidedUntil int64  // Unix nanoseconds, whole milliseconds; 0: Node is not avoided
+	TrustedUntil int64  // likewise
+}
+
+// Over says whether the override has ended by a time, in Unix nanoseconds.
+func (o *Override) Over(now int64) bool {
+	until := max(o.PausedUntil, o.AvoidedUntil, o.TrustedUntil)
+	return !o.Kill && until <= now
 }
 
 // WithOverrides returns the set with overrides applied. They only add to the set's own settings: they kill and delay, and
@@ -236,6 +248,12 @@ func (s *Set) WithOverrides(overrides ...Override) (*Set, error) {
 		if b.PausedUntil != 0 {
 			until = new(instant)
 			*until = instant(b.PausedUntil)
+		}
+		if b.Node != "" {
+			if err := c.settings.avoid(b.Node, b.AvoidedUntil); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if b.Queue == "" {
 			if b.Kill {
@@ -259,6 +277,26 @@ func (s *Set) WithOverrides(overrides ...Override) (*Set, error) {
 		c.bindings[at] = newBinding(&q, known)
 	}
 	return build(c), nil
+}
+
+// avoid has retries avoid a node until a time; 0: they need not. It copies the list, which is shared.
+func (s *settingsSpec) avoid(node string, until int64) error {
+	if until == 0 {
+		return nil
+	}
+	one := avoidedNode{Until: (*instant)(&until)}
+	if f := one.Name.parse(node); f != (fault{}) {
+		return fmt.Errorf("node %s: %s; %s", shown(node), f.message, f.fix)
+	}
+	s.AvoidNodes = slices.Clone(s.AvoidNodes)
+	if at := slices.IndexFunc(s.AvoidNodes, func(n avoidedNode) bool { return n.Name == one.Name }); at >= 0 {
+		s.AvoidNodes[at].Until = later(s.AvoidNodes[at].Until, one.Until)
+		return nil
+	}
+	if s.AvoidNodes = append(s.AvoidNodes, one); len(s.AvoidNodes) > policy.MaxAvoidNodes {
+		return fmt.Errorf("more than %d nodes would be avoided", policy.MaxAvoidNodes)
+	}
+	return nil
 }
 
 // InShadow returns the set with all queues in shadow mode.

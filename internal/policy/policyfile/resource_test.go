@@ -1,12 +1,16 @@
 package policyfile
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/refloat/refloat/internal/policy"
 )
 
 func parseOne(t *testing.T, text string) *Set {
@@ -196,7 +200,7 @@ func TestEditsAreCanonical(t *testing.T) {
 				s = s.Detached(id.Name)
 			default:
 				var err error
-				if s, err = s.WithOverrides(Override{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18}); err != nil {
+				if s, err = s.WithOverrides(drawOverride(r)); err != nil {
 					r.Fatal(err)
 				}
 			}
@@ -215,6 +219,14 @@ func mustYAML(t *testing.T, s *Set, ids ...ID) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+func drawOverride(r *rapid.T) Override {
+	until := int64(rapid.IntRange(0, 1).Draw(r, "until")) * 1e18
+	if rapid.Bool().Draw(r, "node") {
+		return Override{Node: rapid.SampledFrom([]string{"n1", "n3"}).Draw(r, "name"), AvoidedUntil: until, TrustedUntil: 1e18 - until}
+	}
+	return Override{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: until}
 }
 
 func TestWithOverrides(t *testing.T) {
@@ -240,6 +252,57 @@ func TestWithOverrides(t *testing.T) {
 	}
 	if _, err := s.WithOverrides(Override{Queue: "a\x00b"}); err == nil {
 		t.Error("a queue's name may hold a control character")
+	}
+}
+
+// TestAvoidNodes: an override adds a node to those of the settings, of which the later time counts.
+func TestAvoidNodes(t *testing.T) {
+	t.Parallel()
+	const earlier, later = 1700000000000000000, 1796104800000000000
+	s := parseOne(t, "{kind: RetrySettings, spec: {avoidNodes: [{name: n2, until: 2026-12-01T06:00:00Z}, {name: n1, until: 2023-11-14T22:13:20Z}]}}")
+	if own := s.AvoidNodes(); !slices.Equal(own, []policy.AvoidedNode{{Name: "n1", Until: earlier}, {Name: "n2", Until: later}}) {
+		t.Errorf("of the settings: %v", own)
+	}
+	with, err := s.WithOverrides(
+		Override{Node: "n1", AvoidedUntil: later}, Override{Node: "n2", AvoidedUntil: earlier}, Override{Node: "n3", AvoidedUntil: earlier}, Override{Node: "n4", TrustedUntil: later},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := with.AvoidNodes(); !slices.Equal(all, []policy.AvoidedNode{{Name: "n1", Until: later}, {Name: "n2", Until: later}, {Name: "n3", Until: earlier}}) {
+		t.Errorf("with overrides: %v", all)
+	}
+	if again, err := ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
+		t.Errorf("%v of %s", err, with.Canonical())
+	}
+	if s.AvoidNodes()[0].Until != earlier {
+		t.Error("the set without overrides has changed")
+	}
+	if trusted, err := s.WithOverrides(Override{Node: "n2", TrustedUntil: later}); err != nil || trusted.Digest() != s.Digest() {
+		t.Errorf("trust changes what decides: %v", err)
+	}
+	if _, err := s.WithOverrides(Override{Node: "a\x00b", AvoidedUntil: later}); err == nil {
+		t.Error("a node's name may hold a control character")
+	}
+	var many []Override
+	for i := range policy.MaxAvoidNodes - 1 {
+		many = append(many, Override{Node: fmt.Sprint(i), AvoidedUntil: later})
+	}
+	if _, err := s.WithOverrides(many...); err == nil {
+		t.Errorf("%d nodes", policy.MaxAvoidNodes+1)
+	}
+	if _, err := s.WithOverrides(many[1:]...); err != nil {
+		t.Errorf("%d nodes: %v", policy.MaxAvoidNodes, err)
+	}
+	for text, code := range map[string]string{
+		"[{name: a, until: 2026-12-01T06:00:00Z}, {name: a, until: 2027-12-01T06:00:00Z}]": codeDuplicateName,
+		"[{name: a}]": codeRequired, "[{name: a b, until: 2026-12-01T06:00:00Z}]": codeBadName, "[{name: a, until: soon}]": codeBadTime,
+		"[" + strings.Repeat("{name: a, until: 2026-12-01T06:00:00Z},", policy.MaxAvoidNodes+1) + "]": codeTooMuch,
+	} {
+		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {avoidNodes: " + text + "}}")}})
+		if problems := (Problems)(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
+			t.Errorf("%.80s: %.200v, want %s", text, err, code)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func build(c *content) *Set {
 	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.groups, func(a, b *compiledGroup) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
-	c.settings.DefaultBackoff.settle()
+	c.settings.settle()
 	policies := make([]*policy.Policy, len(c.policies))
 	for i, p := range c.policies {
 		policies[i] = p.engine
@@ -92,6 +92,12 @@ func (g *settingsSpec) definition() *policy.Settings {
 	s.Shadow = g.Mode == shadow
 	s.PausedUntil = (*int64)(g.PausedUntil)
 	s.JobsMaySelect = or(g.JobsMaySelect, s.JobsMaySelect)
+	if g.Protection != nil {
+		s.Protection = g.Protection.definition()
+	}
+	for i := range g.AvoidNodes {
+		s.AvoidNodes = append(s.AvoidNodes, policy.AvoidedNode{Name: string(g.AvoidNodes[i].Name), Until: int64(*g.AvoidNodes[i].Until)})
+	}
 	return &s
 }
 

@@ -1,8 +1,11 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -102,6 +105,58 @@ type settingsSpec struct {
 	Mode              mode        `file:"mode"`
 	PausedUntil       *instant    `file:"pausedUntil"`
 	JobsMaySelect     *bool       `file:"jobsMaySelect"`
+	AvoidNodes        nodeList    `file:"avoidNodes"`
+	Protection        *protection `file:"protection"`
+}
+
+type protection struct {
+	Mode         mode      `file:"mode" must:"required"`
+	SuspectAfter *limit    `file:"suspectAfter"`
+	Queues       *limit    `file:"queues"`
+	Window       *duration `file:"window"`
+	Rest         *duration `file:"rest"`
+	CertainRest  *duration `file:"certainRest"`
+	LongestRest  *duration `file:"longestRest"`
+	Share        *fraction `file:"share"`
+}
+
+func (p *protection) check(i *inspection) {
+	d := p.definition()
+	outside := func(field string, bad bool, limits string) {
+		if bad && i.clean(field) {
+			i.fault(field, fault{codeOutOfRange, "not " + limits, "choose a value in this range"})
+		}
+	}
+	outside("suspectAfter", d.SuspectAfter < 2 || d.SuspectAfter > 100, "between 2 and 100")
+	outside("queues", d.Queues < 1 || d.Queues > d.SuspectAfter, "between 1 and suspectAfter")
+	outside("window", d.Window < time.Minute || d.Window > 4*time.Hour, "between 1m and 4h")
+	outside("rest", d.Rest < time.Second || d.Rest > d.CertainRest, "between 1s and certainRest")
+	outside("certainRest", d.CertainRest > d.LongestRest, "at most longestRest")
+	outside("longestRest", d.LongestRest > 7*24*time.Hour, "at most 168h")
+	outside("share", d.Share > 500, "at most 0.5")
+}
+
+// definition converts the protection for the engine.
+func (p *protection) definition() *policy.Protection {
+	d := policy.DefaultProtection()
+	d.Shadow = p.Mode == shadow
+	d.SuspectAfter = uint32(or(p.SuspectAfter, limit(d.SuspectAfter)))
+	d.Queues = uint32(or(p.Queues, limit(d.Queues)))
+	for field, to := range map[*time.Duration]*duration{&d.Window: p.Window, &d.Rest: p.Rest, &d.CertainRest: p.CertainRest, &d.LongestRest: p.LongestRest} { //house:sorted each sets its own field
+		if to != nil {
+			*field = to.duration()
+		}
+	}
+	d.Share = uint32(or(p.Share, fraction(d.Share)))
+	return &d
+}
+
+// nodeList is sorted by name in a Set.
+type nodeList []avoidedNode
+
+type avoidedNode struct {
+	Name  nodeName `file:"name" must:"required"`
+	Until *instant `file:"until" must:"required"`
 }
 
 // A checker validates the constraints between its fields.
@@ -170,7 +225,30 @@ func (s *settingsSpec) check(i *inspection) {
 	if s.Horizon != nil && *s.Horizon == 0 && i.clean("horizon") {
 		i.fault("horizon", fault{codeOutOfRange, "with 0s, jobs would be forgotten as soon as they end", "omit it for 24h"})
 	}
+	if n := len(s.AvoidNodes); n > policy.MaxAvoidNodes {
+		i.fault("avoidNodes", fault{codeTooMuch, fmt.Sprintf("%d nodes, at most %d", n, policy.MaxAvoidNodes), "remove those whose time is over"})
+	}
+	first := make(map[nodeName]int, len(s.AvoidNodes))
+	for n := range s.AvoidNodes {
+		name := s.AvoidNodes[n].Name
+		if earlier, dup := first[name]; dup {
+			i.fault(fmt.Sprintf("avoidNodes[%d].name", n), fault{
+				codeDuplicateName, fmt.Sprintf("duplicate node %s (first: avoidNodes[%d])", shown(string(name)), earlier), "keep one of them",
+			})
+			continue
+		}
+		first[name] = n
+	}
 }
+
+// settle normalises settings, so that equal ones have the same form.
+func (s *settingsSpec) settle() {
+	s.DefaultBackoff.settle()
+	s.AvoidNodes = unset(slices.SortedFunc(slices.Values(s.AvoidNodes), func(a, b avoidedNode) int { return cmp.Compare(a.Name, b.Name) }))
+}
+
+// isUnset says whether no field is set.
+func (s *settingsSpec) isUnset() bool { return reflect.ValueOf(s).Elem().IsZero() }
 
 // unset returns a list, or nil if it is empty.
 func unset[T any](list []T) []T {

@@ -73,7 +73,9 @@ func (m *Model) describe(r *run, v verdict, rec Record) Record {
 func (m *Model) requeue(r *run, v verdict, rec Record) Record {
 	rec.Kind = JobRequeued
 	m.when(r, v, &rec)
-	rec.AvoidNodes, rec.NodesLeftOut = m.newest(m.avoid(r, v))
+	own := m.avoid(r, v)
+	rec.AvoidNodes, rec.NodesLeftOut = m.newest(own)
+	m.avoidAlso(&rec, own, r.failure.t)
 	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
 	r.requeued, r.retryAfter = true, rec.RetryAfter
 	return rec
@@ -414,51 +416,6 @@ func (m *Model) legacy(r *run, skipped []string) verdict {
 		return requeue
 	}
 	return verdict{code: LegacyLimit, skipped: skipped}
-}
-
-// avoid implements §7: the nodes that the next run avoids, each once, in order of first occurrence.
-func (m *Model) avoid(r *run, v verdict) []string {
-	var runs []*run
-	switch v.antiAffinity {
-	case "node":
-		// "the node of this failure only, attempted or not".
-		runs = []*run{r}
-	case "allNodes":
-		// "the nodes of all runs of this job that failed after being attempted,
-		// in order of failure".
-		// READING: also of those not decided (stale runs, failures before the
-		// SubmitJob), and of those that failed after this one in the same
-		// message. (Otherwise: only of those decided.)
-		for _, failed := range r.job.failures {
-			if failed.failure.attempted() {
-				runs = append(runs, failed)
-			}
-		}
-	}
-	var nodes []string
-	for _, failed := range runs {
-		if failed.node != "" && !slices.Contains(nodes, failed.node) {
-			nodes = append(nodes, failed.node)
-		}
-	}
-	m.Seen["anti-affinity: "+v.antiAffinity]++
-	if len(nodes) > 1 {
-		m.Seen["several nodes avoided"]++
-	}
-	return nodes
-}
-
-// newest: §7, "A decision names the 50 nodes that were added last, and says how many it
-// leaves out." READING: version 1 names all. It counts nodes, each once.
-func (m *Model) newest(nodes []string) ([]string, int) {
-	leftOut := 0
-	for m.version >= 2 && len(nodes) > 50 {
-		nodes, leftOut = nodes[1:], leftOut+1
-	}
-	if leftOut > 0 {
-		m.Seen["nodes left out"]++
-	}
-	return nodes, leftOut
 }
 
 // nextIndex: §Words, "Run index: the number of run ids of that job seen before it".

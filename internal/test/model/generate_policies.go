@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -77,7 +78,22 @@ func (g *generator) settings(names []string) *Settings {
 	if g.chance(0.12) {
 		s.PausedUntil = g.pause()
 	}
+	s.AvoidNodes = g.later.avoidNodes()
 	return s
+}
+
+// avoidNodes are nodes of the history, and rarely more than a decision names.
+func (g *generator) avoidNodes() (list []AvoidedNode) {
+	names := some(g, []string{"node-1", "node-2", "node-3", "elsewhere"}, g.IntN(4)*g.IntN(2))
+	if len(names) > 0 && g.chance(0.1) {
+		for i := range 52 {
+			names = append(names, fmt.Sprintf("many-%d", i))
+		}
+	}
+	for _, name := range names {
+		list = append(list, AvoidedNode{name, g.pause()})
+	}
+	return list
 }
 
 // pause is a time that may be before, during or after the history.

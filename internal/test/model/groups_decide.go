@@ -460,6 +460,7 @@ func (m *Model) requeueByGroup(r *run, v verdict, rec Record, at, ready, pause i
 	rec.RetryAfter = max(at, pause)
 	rec.DelayMs = max(0, at-rec.T) / 1_000_000 // (R23)
 	rec.PodName = podName(r.job.id, m.nextIndex(r), m.policies.enabled())
+	m.avoidAlso(&rec, nil, rec.T)
 	r.requeued, r.retryAfter, r.readyAfter, r.readySent = true, rec.RetryAfter, max(ready, pause), false
 	m.record(rec)
 }

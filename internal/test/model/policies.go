@@ -24,6 +24,13 @@ type Settings struct {
 	Mode               string // "", Enforce or Shadow
 	PausedUntil        int64  // Unix nanoseconds; 0: not stated
 	JobsMaySelect      *bool
+	AvoidNodes         []AvoidedNode
+}
+
+// AvoidedNode is an entry of avoidNodes.
+type AvoidedNode struct {
+	Name  string
+	Until int64 // Unix nanoseconds
 }
 
 // Queue is a document Queue.

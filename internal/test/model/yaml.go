@@ -256,5 +256,14 @@ func (s Settings) yaml() string {
 	addText(&f, "mode", s.Mode)
 	addTime(&f, "pausedUntil", s.PausedUntil)
 	addBool(&f, "jobsMaySelect", s.JobsMaySelect)
+	if len(s.AvoidNodes) > 0 {
+		var nodes []string
+		for _, n := range s.AvoidNodes {
+			one := flow{"name: " + quote(n.Name)}
+			addTime(&one, "until", n.Until)
+			nodes = append(nodes, one.String())
+		}
+		f.add("avoidNodes", "["+strings.Join(nodes, ", ")+"]")
+	}
 	return "kind: RetrySettings\nspec: " + f.String() + "\n"
 }

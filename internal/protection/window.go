@@ -1,0 +1,88 @@
+package protection
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+)
+
+// End is how a run ended on a node. Runs that say nothing about a node are left out: those that were preempted,
+// cancelled or never attempted, and those whose executor was lost.
+type End struct {
+	Run        string // unique
+	Job        string // the job, or the gang that fails with it
+	Queue, Set string
+	Node       string
+	Time       int64 // Unix nanoseconds
+	Succeeded  bool
+}
+
+// Window holds the latest run ends. The zero value is empty.
+type Window struct {
+	ends  []End // by time, then run, once it is in order
+	runs  map[string]bool
+	nodes map[string]int64 // when a run last ended on each, in Unix nanoseconds
+}
+
+const (
+	// Every is how often the guard looks for new run ends.
+	Every = 2 * time.Second
+	// MaxEnds is how many run ends a window holds: beyond it, the oldest are forgotten.
+	MaxEnds = 1 << 17
+	// kept is how much longer than the window ends are kept, to see what became of jobs that failed on a node.
+	kept = 6
+	// known is how long a node counts as one of the cluster after its last run.
+	known = 24 * time.Hour
+	// maxNodes limits the nodes that are known.
+	maxNodes = 100_000
+)
+
+// Tells says whether a failure with a condition may be its node's: not if the scheduler preempted the run, if its executor was
+// lost with all of its runs, or if it was never attempted.
+func Tells(c policy.Condition) bool {
+	return c != policy.Preempted && c != policy.LeaseExpired && c != policy.Unschedulable
+}
+
+// Add adds a run end, unless its run was added before.
+func (w *Window) Add(e *End) {
+	if w.runs == nil {
+		w.runs, w.nodes = map[string]bool{}, map[string]int64{}
+	}
+	if e.Node == "" || w.runs[e.Run] {
+		return
+	}
+	w.runs[e.Run] = true
+	w.ends = append(w.ends, *e)
+	if last, ok := w.nodes[e.Node]; ok || len(w.nodes) < maxNodes {
+		w.nodes[e.Node] = max(last, e.Time)
+	}
+}
+
+// Has says whether the end of a run was added and not yet forgotten.
+func (w *Window) Has(run string) bool { return w.runs[run] }
+
+// Len is how many run ends the window holds.
+func (w *Window) Len() int { return len(w.ends) }
+
+// Keep returns for how long before now run ends matter, at the length of a window.
+func Keep(window time.Duration) time.Duration { return kept * window }
+
+// trim puts the ends in order, and forgets those that no longer matter.
+func (w *Window) trim(window time.Duration, now int64) {
+	slices.SortFunc(w.ends, func(a, b End) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Run, b.Run)) })
+	old := max(0, len(w.ends)-MaxEnds)
+	for old < len(w.ends) && w.ends[old].Time <= now-int64(Keep(window)) {
+		old++
+	}
+	for i := range w.ends[:old] {
+		delete(w.runs, w.ends[i].Run)
+	}
+	w.ends = slices.Delete(w.ends, 0, old)
+	for node, last := range w.nodes { //house:sorted each is looked at by itself
+		if last <= now-int64(known) {
+			delete(w.nodes, node)
+		}
+	}
+}
