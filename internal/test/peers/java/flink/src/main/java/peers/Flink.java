@@ -12,6 +12,7 @@ import java.util.stream.Stream;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.serialization.AbstractDeserializationSchema;
+import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
@@ -51,7 +52,7 @@ public final class Flink {
         .setStartingOffsets(OffsetsInitializer.earliest()).setValueOnlyDeserializer(new Bytes()).build();
     KafkaSink<byte[]> decisions = KafkaSink.<byte[]>builder().setBootstrapServers(args[0])
         .setRecordSerializer(KafkaRecordSerializationSchema.<byte[]>builder().setTopic("decisions")
-            .setValueSerializationSchema(bytes -> bytes).build())
+            .setValueSerializationSchema(new Bytes()).build())
         .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE).setTransactionalIdPrefix("peers")
         .setProperty("transaction.timeout.ms", "60000").setProperty("compression.type", "lz4").build();
     env.fromSource(events, WatermarkStrategy.noWatermarks(), "events")
@@ -99,10 +100,15 @@ public final class Flink {
     };
   }
 
-  private static final class Bytes extends AbstractDeserializationSchema<byte[]> {
+  private static final class Bytes extends AbstractDeserializationSchema<byte[]> implements SerializationSchema<byte[]> {
     @Override
     public byte[] deserialize(byte[] message) {
       return message;
+    }
+
+    @Override
+    public byte[] serialize(byte[] record) {
+      return record;
     }
   }
 
