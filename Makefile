@@ -111,7 +111,7 @@ bench-once: ## run every benchmark once, so that none rots
 	go test -run='^$$' -bench=. -benchtime=1x -timeout=2h ./...
 
 peers: build ## compare the evaluator with PEERS (streams flink) on the recordings, as many TIMES (20) each; needs Maven and Java 17
-	mvn -q -B -f internal/test/peers/java package
+	mvn -q -B -f internal/test/peers/java package -Dout=/tmp/peers/java
 	go -C internal/test/peers run . -bin $(abspath $(BIN)) -times "$(or $(TIMES),20)" -live 20s $(or $(PEERS),streams flink)
 
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost

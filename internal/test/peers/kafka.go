@@ -90,7 +90,7 @@ func openKafka(ctx context.Context, s settings, name, dir string) (_ *onKafka, e
 }
 
 func (k *onKafka) classes(name string) string {
-	return filepath.Join(k.java, name, "target", "*") + ":" + filepath.Join(k.java, name, "target", "dependency", "*")
+	return filepath.Join(k.java, name, "*") + ":" + filepath.Join(k.java, name, "dependency", "*")
 }
 
 func (k *onKafka) record(m message) *kgo.Record {

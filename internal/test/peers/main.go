@@ -42,7 +42,7 @@ func main() {
 	times := flag.String("times", "20", "how many times the recordings, space separated")
 	flag.StringVar(&s.bin, "bin", "../../../bin", "directory of our programs")
 	flag.StringVar(&s.work, "work", "/tmp/peers", "directory for all data")
-	flag.StringVar(&s.java, "java", "java", "directory of the Java programs, built")
+	flag.StringVar(&s.java, "java", "/tmp/peers/java", "directory of the Java programs, built")
 	flag.IntVar(&s.rounds, "rounds", 1, "how often to run each; the table has medians")
 	flag.DurationVar(&s.live, "live", 0, "after the first of -times, send 1,000 messages/s for so long, then kill the program")
 	flag.Parse()
