@@ -51,7 +51,7 @@ run: bin/refloatctl ## decide a recorded Armada history by the example policies,
 	rm -rf .refloat-run
 	bin/refloatctl up --data .refloat-run --policies examples/policies --feed $(RECORDING) --exit-when-drained
 
-.PHONY: unit test race nightly properties histories group-histories sim schedules conformance fuzz soak audit lists bench bench-once crash crash-restarts
+.PHONY: unit test race nightly properties histories group-histories sim schedules conformance fuzz soak audit lists bench bench-once peers crash crash-restarts
 unit: ## run the quick tests, in less than a minute
 	$(TEST) -- -shuffle=on -short ./...
 
@@ -63,7 +63,7 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade e2e-armada bench-once ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade e2e-armada bench-once peers ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
 
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
@@ -109,6 +109,10 @@ bench: ## run benchmarks matching BENCH, COUNT (10) times each, into bench.txt
 
 bench-once: ## run every benchmark once, so that none rots
 	go test -run='^$$' -bench=. -benchtime=1x -timeout=2h ./...
+
+peers: build ## compare the evaluator with PEERS (streams flink) on the recordings, as many TIMES (20) each; needs Maven and Java 17
+	mvn -q -B -f internal/test/peers/java package -Dout=/tmp/peers/java
+	go -C internal/test/peers run . -bin $(abspath $(BIN)) -times "$(or $(TIMES),20)" -live 20s $(or $(PEERS),streams flink)
 
 crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was lost
 	KILLS=$(KILLS) go test -vet=off -count=1 -v -timeout=30m -run='^TestKill9$$' ./cmd/refloatctl | tee -a /dev/stderr | grep -c '^--- PASS: TestKill9 ' >/dev/null
