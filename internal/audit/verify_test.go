@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -357,5 +358,38 @@ func TestReplay(t *testing.T) {
 	enough := errors.New("enough")
 	if _, err := audit.Replay(context.Background(), &w.events, 0, w.sets[0].Set, func(*eventlog.Message, *evaluator.Output) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("Replay = %v, want %v", err, enough)
+	}
+}
+
+// TestVerifyIgnoresMalformed: an envelope of which only a record that would follow from input is malformed is ignored, though
+// it fits the chain and verify does not decode such records at first; so is what is wrong in other ways, too.
+func TestVerifyIgnoresMalformed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 5)
+	i := w.answering(1)
+	want, err := w.verify(link(w.envelopes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions := *link(w.envelopes)
+	e, err := chain.DecodeEnvelope(decisions[i].Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(e.Records) - 1
+	e.Records[last] = append(slices.Clone(e.Records[last]), 0xFF)
+	damaged := topic{}
+	for k := range decisions {
+		if k == i || k == i+1 { // before the one that it replaces, and once that is there
+			damaged.put(e.Append(nil))
+		}
+		damaged.put(decisions[k].Payload)
+	}
+	got, err := w.verify(&damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Progress != want.Progress || got.Envelopes != want.Envelopes || !maps.Equal(got.Records, want.Records) || got.Ignored[chain.Malformed] != 2 {
+		t.Errorf("%+v, want %+v with two malformed envelopes", got, want)
 	}
 }

@@ -79,13 +79,28 @@ func (a *Accepted) Rebuilt() *StateRebuilt {
 // Offer checks the next message of a decisions partition. It returns the accepted
 // envelope, or nil and the reason why the message is ignored, or ErrMissing.
 func (e End) Offer(raw []byte) (*Accepted, Ignored, error) {
+	return e.offer(raw, (*Envelope).Decode)
+}
+
+// OfferFront is Offer for a reader that derives the records that follow from input, and compares bytes: as these records have
+// one encoding, it need not decode them. If it accepts the envelope, Records has only those before them. A reader that finds a
+// difference must ask Offer, from the beginning, because an envelope with a malformed record is ignored.
+func (e End) OfferFront(raw []byte) (*Accepted, Ignored, error) {
+	acc, _, err := e.offer(raw, (*Envelope).decodeFront)
+	if err != nil || acc == nil {
+		return e.Offer(raw)
+	}
+	return acc, NotIgnored, nil
+}
+
+func (e End) offer(raw []byte, decode func(*Envelope) ([]Record, error)) (*Accepted, Ignored, error) {
 	env, err := DecodeEnvelope(raw)
 	if err != nil {
 		return nil, Malformed, nil //nolint:nilerr // a stranger's message is ignored, not an error
 	}
-	records, err := env.Decode()
+	records, err := decode(env)
 	if e.follows(env) {
-		if newer := newer(env, err); newer != nil {
+		if newer := newer(env, records, err); newer != nil {
 			return nil, NotIgnored, newer
 		}
 	}
@@ -118,12 +133,11 @@ func (e End) follows(env *Envelope) bool {
 
 // newer returns ErrNewer for an envelope that activates an unknown version of
 // the semantics, or that could not be decoded because of an unknown record or field.
-func newer(env *Envelope, decoded error) error {
-	for _, raw := range env.Records {
-		r, err := DecodeRecord(raw)
-		if err != nil || r.FromInput() {
-			break
-		}
+func newer(env *Envelope, records []Record, decoded error) error {
+	if decoded != nil {
+		records = env.readable()
+	}
+	for _, r := range records {
 		if s, ok := r.(*SemanticsActivated); ok && s.Version > NewestSemantics {
 			return fmt.Errorf("%w: envelope %d activates version %d of the semantics, this program knows versions up to %d; upgrade it",
 				ErrNewer, env.Seq, s.Version, NewestSemantics)
@@ -133,6 +147,18 @@ func newer(env *Envelope, decoded error) error {
 		return fmt.Errorf("%w: it cannot be read by this program, which knows semantics up to version %d; upgrade it: %w", ErrNewer, NewestSemantics, decoded)
 	}
 	return nil
+}
+
+// readable returns the records at the front of an envelope up to one that cannot be decoded.
+func (e *Envelope) readable() (records []Record) {
+	for _, raw := range e.Records {
+		r, err := DecodeRecord(raw)
+		if err != nil || r.FromInput() {
+			break
+		}
+		records = append(records, r)
+	}
+	return records
 }
 
 func claimIn(records []Record) *OwnerClaim {

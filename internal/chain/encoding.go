@@ -3,6 +3,7 @@ package chain
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -33,7 +34,15 @@ func AppendRecord(b []byte, r Record) []byte {
 
 // DecodeRecord decodes one record. It returns ErrMalformed for anything that this
 // version of the program cannot decode completely.
-func DecodeRecord(b []byte) (Record, error) {
+func DecodeRecord(b []byte) (Record, error) { return new(recordDecoder).decode(b) }
+
+// recordDecoder decodes records with the same memory.
+type recordDecoder struct {
+	field wireField
+	again []byte
+}
+
+func (d *recordDecoder) decode(b []byte) (Record, error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || typ != protowire.BytesType {
 		return nil, fmt.Errorf("record: %w", ErrMalformed)
@@ -46,13 +55,35 @@ func DecodeRecord(b []byte) (Record, error) {
 	if r == nil {
 		return nil, fmt.Errorf("record: %w: %w kind %d", ErrMalformed, errUnknown, num)
 	}
-	if err := eachField(body, r.setField); err != nil {
+	d.field = wireField{rest: body}
+	for d.field.next() {
+		if err := r.setField(&d.field); err != nil {
+			return nil, fmt.Errorf("record of kind %d: %w", num, err)
+		}
+	}
+	if err := d.field.malformed; err != nil {
 		return nil, fmt.Errorf("record of kind %d: %w", num, err)
 	}
-	if !bytes.Equal(AppendRecord(make([]byte, 0, len(b)+recordRoom), r), b) {
+	if d.again = AppendRecord(slices.Grow(d.again[:0], len(b)+recordRoom), r); !bytes.Equal(d.again, b) {
 		return nil, fmt.Errorf("record of kind %d: %w: not in the one encoding", num, ErrMalformed)
 	}
 	return r, nil
+}
+
+// isFront reports whether the bytes are of a record that comes before those that follow from input.
+func isFront(b []byte) bool {
+	num, _, n := protowire.ConsumeTag(b)
+	return n > 0 && num >= protowire.Number(fieldPolicyActivated) && num <= protowire.Number(fieldStateRebuilt)
+}
+
+// ParkedIn decodes a record if it is a Parked.
+func ParkedIn(b []byte) (*Parked, bool) {
+	if num, _, n := protowire.ConsumeTag(b); n < 0 || num != protowire.Number(fieldParked) {
+		return nil, false
+	}
+	r, err := DecodeRecord(b)
+	parked, _ := r.(*Parked)
+	return parked, err == nil
 }
 
 func newRecord(n fieldNumber) Record {

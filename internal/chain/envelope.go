@@ -113,11 +113,23 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 // Decode decodes the envelope's records. Activations must come first, and a claim or
 // an accepted history must be the only record (protocol.md 4). Only the latter moves the
 // input position without input.
-func (e *Envelope) Decode() ([]Record, error) {
-	records := make([]Record, len(e.Records))
+func (e *Envelope) Decode() ([]Record, error) { return e.decode(e.Records) }
+
+// decodeFront decodes the records before those that follow from input.
+func (e *Envelope) decodeFront() ([]Record, error) {
+	n := 0
+	for n < len(e.Records) && isFront(e.Records[n]) {
+		n++
+	}
+	return e.decode(e.Records[:n])
+}
+
+func (e *Envelope) decode(first [][]byte) ([]Record, error) {
+	records := make([]Record, len(first))
 	front := true
-	for i, raw := range e.Records {
-		r, err := DecodeRecord(raw)
+	var d recordDecoder
+	for i, raw := range first {
+		r, err := d.decode(raw)
 		if err != nil {
 			return nil, fmt.Errorf("envelope %d: record %d: %w", e.Seq, i, err)
 		}

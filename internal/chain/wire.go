@@ -103,18 +103,32 @@ type wireField struct {
 	typ    protowire.Type
 	varint uint64
 	bytes  []byte
+
+	rest      []byte // of the message, after the field
+	malformed error  // why next could not read it
 }
 
 // eachField calls visit for every field of a message, in order.
 func eachField(b []byte, visit func(*wireField) error) error {
-	var f wireField
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
+	f := wireField{rest: b}
+	for f.next() {
+		if err := visit(&f); err != nil {
+			return err
 		}
-		b = b[n:]
-		f = wireField{number: fieldNumber(num), typ: typ}
+	}
+	return f.malformed
+}
+
+// next reads the next field of rest. It returns false at the end, and if the field is malformed.
+func (f *wireField) next() bool {
+	if len(f.rest) == 0 {
+		return false
+	}
+	num, typ, n := protowire.ConsumeTag(f.rest)
+	size := n
+	if n >= 0 {
+		b := f.rest[n:]
+		f.number, f.typ, f.varint, f.bytes = fieldNumber(num), typ, 0, nil
 		switch typ {
 		case protowire.VarintType:
 			f.varint, n = protowire.ConsumeVarint(b)
@@ -123,15 +137,13 @@ func eachField(b []byte, visit func(*wireField) error) error {
 		default:
 			n = protowire.ConsumeFieldValue(num, typ, b)
 		}
-		if n < 0 {
-			return fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
-		}
-		b = b[n:]
-		if err := visit(&f); err != nil {
-			return err
-		}
 	}
-	return nil
+	if n < 0 {
+		f.malformed = fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
+		return false
+	}
+	f.rest = f.rest[size+n:]
+	return true
 }
 
 func (f *wireField) uint64To(dst *uint64) error {
@@ -196,22 +208,26 @@ func (f *wireField) positionTo(dst *eventlog.Position) error {
 		return f.wrongType()
 	}
 	*dst = eventlog.Position{}
-	return eachField(f.bytes, func(f *wireField) error {
-		switch f.number {
+	part := wireField{rest: f.bytes} // a loop: eachField would allocate it, and most records have a position
+	for part.next() {
+		var err error
+		var batch int64
+		switch part.number {
 		case 1:
-			return f.int64To(&dst.Ledger)
+			err = part.int64To(&dst.Ledger)
 		case 2:
-			return f.int64To(&dst.Entry)
+			err = part.int64To(&dst.Entry)
 		case 3:
-			var v int64
-			if err := f.int64To(&v); err != nil {
-				return err
-			}
-			dst.Batch = int32(v)
-			return nil
+			err = part.int64To(&batch)
+			dst.Batch = int32(batch)
+		default:
+			err = part.unknown()
 		}
-		return f.unknown()
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return part.malformed
 }
 
 func (f *wireField) wrongType() error {

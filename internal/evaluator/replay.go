@@ -13,16 +13,17 @@ import (
 
 // Logged walks the records of one accepted envelope.
 type Logged struct {
-	Records []chain.Record
+	Records []chain.Record // none, if they were not decoded
 	Bytes   [][]byte
 }
 
 // LoggedIn returns the records of an accepted envelope that follow from its input.
 func LoggedIn(a *chain.Accepted) *Logged {
-	l := &Logged{Records: a.Records, Bytes: a.Envelope.Records}
-	for len(l.Records) > 0 && !l.Records[0].FromInput() {
-		l.Records, l.Bytes = l.Records[1:], l.Bytes[1:]
+	l, n := &Logged{Records: a.Records, Bytes: a.Envelope.Records}, 0
+	for n < len(l.Records) && !l.Records[n].FromInput() {
+		n++
 	}
+	l.Skip(n)
 	return l
 }
 
@@ -45,11 +46,16 @@ func (p *Processor) Replay(m *eventlog.Message, l *Logged) error {
 	return nil
 }
 
+// Skip removes the first n records.
+func (l *Logged) Skip(n int) {
+	l.Records, l.Bytes = l.Records[min(n, len(l.Records)):], l.Bytes[n:]
+}
+
 // FormOf is the form that a message has in the log: what is parked comes first.
 func (l *Logged) FormOf(m *eventlog.Message) Form {
 	form := InFull
-	for _, r := range l.Records {
-		parked, ok := r.(*chain.Parked)
+	for _, b := range l.Bytes {
+		parked, ok := chain.ParkedIn(b)
 		switch {
 		case !ok || parked.Position != m.OriginPosition():
 			return form

@@ -39,6 +39,8 @@ var Beginning = Positions{Chain: chain.Beginning, Decisions: eventlog.Start}
 type Follower struct {
 	// OnIgnored, if set, is called for each message that is not accepted.
 	OnIgnored func(why chain.Ignored, at eventlog.Position)
+	// FrontOnly is set by a caller that compares bytes: batches have only the records that OfferFront decodes.
+	FrontOnly bool
 
 	topic     eventlog.Topic // events
 	partition int
@@ -177,7 +179,7 @@ func (f *Follower) accept() error {
 			}
 			continue
 		}
-		acc, why, err := f.positions.Chain.Offer(m.Payload)
+		acc, why, err := f.offer(m.Payload)
 		if why == chain.LostClaim {
 			err = f.past.Contradicts(m.Payload)
 		}
@@ -193,6 +195,13 @@ func (f *Follower) accept() error {
 			f.OnIgnored(why, m.Position)
 		}
 	}
+}
+
+func (f *Follower) offer(raw []byte) (*chain.Accepted, chain.Ignored, error) {
+	if f.FrontOnly {
+		return f.positions.Chain.OfferFront(raw)
+	}
+	return f.positions.Chain.Offer(raw)
 }
 
 // gather reads input up to a position and returns the number of messages, or -1 if
