@@ -186,7 +186,7 @@ func (g *guard) recall(ctx context.Context, now int64) error {
 	}
 	g.issued = []protection.Suspicion{}
 	known := map[protection.Suspicion]bool{} // with node and time only
-	for _, v := range history { // newest first
+	for _, v := range history {              // newest first
 		for _, o := range v.Overrides {
 			key := protection.Suspicion{Node: o.Node, Since: o.Time}
 			if o.Author == Guard && o.Node != "" && !known[key] {

@@ -56,7 +56,7 @@ func TestGroupPage(t *testing.T) {
 		rows := 0
 		for in := xml.NewDecoder(strings.NewReader(drawing)); ; {
 			token, err := in.Token()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

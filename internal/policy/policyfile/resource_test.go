@@ -300,7 +300,7 @@ func TestAvoidNodes(t *testing.T) {
 		"[" + strings.Repeat("{name: a, until: 2026-12-01T06:00:00Z},", policy.MaxAvoidNodes+1) + "]": codeTooMuch,
 	} {
 		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {avoidNodes: " + text + "}}")}})
-		if problems := (Problems)(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
+		if problems := Problems(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
 			t.Errorf("%.80s: %.200v, want %s", text, err, code)
 		}
 	}

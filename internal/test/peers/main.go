@@ -141,8 +141,8 @@ func (r result) String() string {
 // broker is where a program reads events and writes decisions.
 type broker interface {
 	load(ctx context.Context, messages func(func(message) bool)) error // durably, in large batches
-	send(message) error                                                 // at once
-	follow(ctx context.Context, record func([]byte)) error              // encoded records that are final
+	send(message) error                                                // at once
+	follow(ctx context.Context, record func([]byte)) error             // encoded records that are final
 	program() (path string, args []string)
 	close() error
 }
