@@ -13,7 +13,11 @@ import (
 // sbom writes the CycloneDX document of a program: its modules, with their digests, and
 // the licences that were detected in the module cache, which a build has filled.
 func sbom(program, version, to string) error {
-	return run(".", []string{"GOPROXY=off"}, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-std", "-noserial", "-notimestamp", "-licenses",
+	// The tool must not ask the network about our modules, of which the build has checked the digests; its own have to come from there.
+	if err := run(".", nil, "go", "build", "-o", os.DevNull, "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"); err != nil {
+		return err
+	}
+	return run(".", []string{"GOPROXY=off", "GOSUMDB=off"}, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-std", "-noserial", "-notimestamp", "-licenses",
 		"-version", version, "-output", to, program)
 }
 
