@@ -81,7 +81,7 @@ conformance: ## run the rows of other systems' tests through conversion and engi
 	go test ./internal/convert/conformance -run='^TestConformance$$' -v -count=1 | grep -vE '^(=== |\s*--- PASS)'
 
 # Without the house rules, which are the package ./internal itself.
-CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*)?$$')
+CONCURRENT = $(shell grep -rlE --include='*.go' '^\s*go |"sync(/atomic)?"|errgroup' internal/* | xargs -n1 dirname | sort -u | sed 's,^,./,' | grep -vE '^./internal(/tools/.*|/test/peers)?$$')
 race: ## run the quick tests of the packages that start goroutines under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(RETEST) "$(CONCURRENT)" -shuffle=$(SHUFFLE) -short -race -vet=off
 	CGO_ENABLED=1 go test -race -vet=off -count=1 -run='AtOnce$$' ./cmd/refloatctl
