@@ -628,3 +628,16 @@ func TestGivenNames(t *testing.T) {
 		}
 	}
 }
+
+// TestGuardsName: nobody can make an override that the guard would take for its own, and end.
+func TestGuardsName(t *testing.T) {
+	t.Parallel()
+	auth := &api.Auth{Tokens: map[string]api.Token{"guard": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}}, Permissions: everybody()}
+	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
+	if err := auth.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+ciToken)
+	_, err := w.Create(ctx, &pb.CreateRequest{Document: w.queue("ml", "")})
+	w.refused(err, codes.PermissionDenied, `the name "guard" is the guard's own`)
+}

@@ -138,6 +138,8 @@ const (
 func newEdit(who Principal, a *asked) (policylog.Edit, error) {
 	e := policylog.Edit{Author: who.String(), Reason: a.reason}
 	switch {
+	case e.Author == policylog.Guard:
+		return e, status.Errorf(codes.PermissionDenied, "the name %q is the guard's own, which makes nodes suspects: use another name", policylog.Guard)
 	case len(a.reason) > maxReason:
 		return e, status.Errorf(codes.InvalidArgument, "reason: longer than %d bytes", maxReason)
 	case strings.ContainsFunc(a.reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):

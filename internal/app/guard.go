@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,9 +15,6 @@ import (
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/protection"
 )
-
-// Guard is the author of the overrides that the guard makes.
-const Guard = "guard"
 
 // guard has retries avoid nodes that fail the jobs of several queues (ADR 23). Several may run: a suspicion that another one
 // has made is not made again.
@@ -90,7 +88,7 @@ func (g *guard) look(ctx context.Context) error {
 		g.generation = newest.Generation()
 	}
 	settled := func(node string) bool {
-		return slices.ContainsFunc(newest.ActiveOverrides(), func(o policylog.Override) bool { return o.Node == node && o.Author != Guard && !o.Over(now) })
+		return slices.ContainsFunc(newest.ActiveOverrides(), func(o policylog.Override) bool { return o.Node == node && o.Author != policylog.Guard && !o.Over(now) })
 	}
 	fresh := g.window.Judge(p, slices.Concat(g.issued, g.noted), settled, now)
 	for i := range fresh {
@@ -138,7 +136,10 @@ func (g *guard) read(ctx context.Context, p *policy.Protection, now int64) error
 				return errRead
 			}
 			if tells(r) && !g.window.Has(r.RunID) {
-				ends = append(ends, protection.End{Run: r.RunID, Job: r.JobID, Node: r.Node, Time: r.Times.Ended, Succeeded: r.State == jobdb.RunSucceeded})
+				ends = append(ends, protection.End{
+					Run: r.RunID, Job: r.JobID, Node: r.Node,
+					Started: cmp.Or(r.Times.Leased, r.Times.Ended), Time: r.Times.Ended, Succeeded: r.State == jobdb.RunSucceeded,
+				})
 			}
 			return nil
 		})
@@ -189,7 +190,7 @@ func (g *guard) recall(ctx context.Context, now int64) error {
 	for _, v := range history {              // newest first
 		for _, o := range v.Overrides {
 			key := protection.Suspicion{Node: o.Node, Since: o.Time}
-			if o.Author == Guard && o.Node != "" && !known[key] {
+			if o.Author == policylog.Guard && o.Node != "" && !known[key] {
 				known[key] = true
 				g.issued = append(g.issued, protection.Suspicion{Node: o.Node, Since: o.Time, Until: o.AvoidedUntil})
 			}
@@ -209,7 +210,7 @@ func (g *guard) issue(ctx context.Context, fresh []protection.Suspicion, now int
 		reasons[i] = "node " + fresh[i].Node + ": " + fresh[i].Reason
 	}
 	_, err := g.policies.Do(ctx, policylog.Edit{
-		Author: Guard, Reason: strings.Join(reasons, "\n"), Urgent: true,
+		Author: policylog.Guard, Reason: strings.Join(reasons, "\n"), Urgent: true,
 		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 			on := slices.Clone(s.ActiveOverrides())
 			made := false
@@ -221,7 +222,7 @@ func (g *guard) issue(ctx context.Context, fresh []protection.Suspicion, now int
 			if !made {
 				return s.Base, s.ActiveOverrides(), nil
 			}
-			return s.Base, slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Author == Guard && o.Over(now) }), nil
+			return s.Base, slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Author == policylog.Guard && o.Over(now) }), nil
 		},
 	})
 	return err
@@ -231,12 +232,12 @@ func (g *guard) issue(ctx context.Context, fresh []protection.Suspicion, now int
 // one that is not over.
 func overriding(on []policylog.Override, s *protection.Suspicion, now int64) (_ []policylog.Override, ok bool) {
 	fresh := policylog.Override{
-		Override: policyfile.Override{Node: s.Node, AvoidedUntil: s.Until}, Author: Guard, Reason: s.Reason, Time: s.Since,
+		Override: policyfile.Override{Node: s.Node, AvoidedUntil: s.Until}, Author: policylog.Guard, Reason: s.Reason, Time: s.Since,
 	}
 	for i := range on {
 		switch o := &on[i]; {
 		case o.Node != s.Node || o.Over(now):
-		case o.Author != Guard || o.Time != s.Since || o.AvoidedUntil >= s.Until:
+		case o.Author != policylog.Guard || o.Time != s.Since || o.AvoidedUntil >= s.Until:
 			return on, false
 		default:
 			*o = fresh

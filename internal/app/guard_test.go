@@ -1,15 +1,17 @@
 package app
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/jobdb/sqlite"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/protection"
@@ -17,35 +19,50 @@ import (
 
 // ended is a job database of run ends, each of a job of its own.
 type ended struct {
-	jobdb.Queries
-	runs   []jobdb.Run // by their end, the latest first
-	queues map[string]string
+	t      *testing.T
+	db     *sqlite.DB
+	reader *sqlite.Reader
+	runs   int
 }
 
-func (e *ended) view(_ context.Context, read func(jobdb.Queries) error) error { return read(e) }
-
-func (e *ended) RunList(_ *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run) error) ([]any, error) {
-	for i := range e.runs[:min(len(e.runs), p.Limit)] {
-		if err := visit(&e.runs[i]); err != nil {
-			return nil, err
-		}
+func newEnded(t *testing.T) *ended {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil, nil
-}
-
-func (e *ended) JobList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Job) error) ([]any, error) {
-	return nil, visit(&jobdb.Job{JobID: c.JobID, Queue: e.queues[c.JobID]})
+	reader, err := sqlite.OpenReader(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = db.Close(), reader.Close() })
+	return &ended{t: t, db: db, reader: reader}
 }
 
 // fail adds a run of a job of one of two queues, which failed on a node at a time, changed by some.
 func (e *ended) fail(at time.Time, node string, change ...func(*jobdb.Run)) {
-	id := fmt.Sprintf("job-%d", len(e.runs))
-	r := jobdb.Run{JobID: id, RunID: "run-" + id, State: jobdb.RunFailed, Node: node, Times: jobdb.RunTimes{Ended: at.UnixNano()}, Flags: jobdb.RunFlags{Attempted: true}}
-	for _, c := range change {
-		c(&r)
+	e.t.Helper()
+	id := fmt.Sprintf("job-%d", e.runs)
+	r := &jobdb.Run{
+		JobID: id, RunID: "run-" + id, State: jobdb.RunFailed, Node: node, Flags: jobdb.RunFlags{Attempted: true},
+		Times: jobdb.RunTimes{Leased: at.UnixNano(), Ended: at.UnixNano()},
 	}
-	e.queues[id] = fmt.Sprintf("q%d", len(e.runs)%2)
-	e.runs = slices.Insert(e.runs, 0, r)
+	for _, c := range change {
+		c(r)
+	}
+	j := &jobdb.Job{JobID: id, Queue: fmt.Sprintf("q%d", e.runs%2), Known: true, Times: jobdb.JobTimes{Submitted: at.UnixNano()}}
+	e.runs++
+	tx, err := e.db.Begin(e.t.Context(), 0)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	from := tx.Positions()
+	to := from
+	to.Chain.Seq++
+	if err := errors.Join(tx.Write(e.t.Context(), &jobdb.Changes{Jobs: []*jobdb.Job{j}, Runs: []*jobdb.Run{r}}), tx.Commit(e.t.Context(), from, to)); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // TestGuard: a guard has retries avoid a node, a second one does it not again, one that begins anew remembers, and what
@@ -71,10 +88,10 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db := &ended{queues: map[string]string{}}
+	db := newEnded(t)
 	metrics := NewMetrics(time.Now, 0)
 	fresh := func() *guard {
-		return &guard{policies: store, jobs: db.view, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, metrics: &metrics.guard}
+		return &guard{policies: store, jobs: db.reader.View, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, metrics: &metrics.guard}
 	}
 	looks := func(g *guard, want ...string) {
 		t.Helper()
@@ -103,8 +120,11 @@ func TestGuard(t *testing.T) {
 	}
 	one, two := fresh(), fresh()
 	hole("bad")
+	db.fail(now, "bad", func(r *jobdb.Run) { r.State, r.Times.Leased = jobdb.RunSucceeded, now.Add(-time.Hour).UnixNano() }) // began before the node broke
 	hole("lost", func(r *jobdb.Run) { r.Error.Reason = "LeaseExpired" })
 	hole("preempting", func(r *jobdb.Run) { r.Flags.Preempted = true })
+	hole("well", func(r *jobdb.Run) { r.Times.Leased -= int64(time.Minute) })
+	db.fail(now, "well", func(r *jobdb.Run) { r.State, r.Times.Leased = jobdb.RunSucceeded, now.Add(-30*time.Second).UnixNano() })
 	hole("full", func(r *jobdb.Run) { r.Flags.Returned, r.Flags.Attempted = true, false })
 	looks(one) // no settings
 	put("Shadow")
@@ -116,7 +136,7 @@ func TestGuard(t *testing.T) {
 	two.window, one = one.window, fresh()
 	looks(one, "guard bad 5m0s")
 	s, _ := store.Newest(t.Context())
-	if nodes := s.Set.AvoidNodes(); len(nodes) != 1 || nodes[0].Name != "bad" || !strings.Contains(s.ActiveOverrides()[0].Reason, "4 jobs of 2 queues") || s.Author != Guard {
+	if nodes := s.Set.AvoidNodes(); len(nodes) != 1 || nodes[0].Name != "bad" || !strings.Contains(s.ActiveOverrides()[0].Reason, "4 jobs of 2 queues") || s.Author != policylog.Guard {
 		t.Errorf("%v, %+v", nodes, s.Entry)
 	}
 	looks(two, "guard bad 5m0s")

@@ -13,6 +13,9 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
+// Guard is the author of the overrides that the guard makes (ADR 23); nobody else may have this name.
+const Guard = "guard"
+
 // Override is an operator's override with its author, time and reason.
 type Override struct {
 	policyfile.Override

@@ -105,21 +105,28 @@ func (w *Window) against(p *policy.Protection, latest map[string]*Suspicion, now
 	return all
 }
 
-// streak goes back from the last end on a node to the last success. Of each queue, only so many jobs count that the others
+// streak goes back from the run that started last on a node, of those that ended, to the last that succeeded: what started
+// before a node broke, and ends well on it, says nothing of it now. Of each queue, only so many jobs count that the others
 // must add to them: who owns one queue cannot make a node a suspect, nor can one who waits for a failure of somebody else.
 func streak(p *policy.Protection, ends []*End, shares *shares, from int64) *evidence {
 	e := &evidence{}
 	most := int((p.SuspectAfter + p.Queues - 1) / p.Queues)
 	ofQueue := map[string]int{}
+	slices.SortFunc(ends, func(a, b *End) int {
+		return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Time, b.Time), cmp.Compare(a.Run, b.Run))
+	})
 	for _, end := range slices.Backward(ends) {
-		if end.Succeeded || end.Time <= from {
+		if end.Succeeded {
 			break
 		}
-		if slices.Contains(e.jobs, end.Job) || ofQueue[end.Queue] == most || shares.failsEverywhere(end) {
+		if end.Time <= from || slices.Contains(e.jobs, end.Job) || ofQueue[end.Queue] == most || shares.failsEverywhere(end) {
 			continue
 		}
 		ofQueue[end.Queue]++
-		e.node, e.jobs, e.first, e.last = end.Node, append(e.jobs, end.Job), end.Time, max(e.last, end.Time)
+		if e.node == "" {
+			e.first = end.Time
+		}
+		e.node, e.jobs, e.first, e.last = end.Node, append(e.jobs, end.Job), min(e.first, end.Time), max(e.last, end.Time)
 	}
 	if e.queues = len(ofQueue); len(e.jobs) < int(p.SuspectAfter) || e.queues < int(p.Queues) {
 		return nil

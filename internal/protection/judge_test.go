@@ -36,12 +36,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ends adds run ends: queue/set/job, ok or failed, and the node.
-func (w *world) ends(d time.Duration, job, how, node string) {
+// ends adds the end of a run that began at that time: queue/set/job, ok or failed, and the node.
+func (w *world) ends(d time.Duration, job, how, node string) { w.ran(d, d, job, how, node) }
+
+// ran adds the end of a run that began some time before.
+func (w *world) ran(from, d time.Duration, job, how, node string) {
 	w.runs++
 	parts := strings.Split(job+"///", "/")
 	w.w.Add(&protection.End{
-		Run: fmt.Sprint(w.runs), Job: job, Queue: parts[0], Set: parts[1], Node: node, Time: at(d), Succeeded: how == "ok",
+		Run: fmt.Sprint(w.runs), Job: job, Queue: parts[0], Set: parts[1], Node: node, Started: at(from), Time: at(d), Succeeded: how == "ok",
 	})
 }
 
@@ -98,6 +101,14 @@ func TestSuspect(t *testing.T) {
 	w.want(26*time.Hour+time.Minute, "bad certain=false for 5m0s")
 }
 
+// TestBeforeItBroke: a run that began before those that fail, and succeeds after them, does not speak for the node.
+func TestBeforeItBroke(t *testing.T) {
+	w := newWorld(t)
+	w.hole(0, "bad")
+	w.ran(-time.Hour, 10*time.Second, "e/s/5", "ok", "bad")
+	w.want(time.Minute, "bad certain=false for 5m0s")
+}
+
 // TestNoSuspect: what is no evidence against a node.
 func TestNoSuspect(t *testing.T) {
 	four := []string{"a/s/1", "b/s/2", "c/s/3", "d/s/4"}
@@ -107,6 +118,12 @@ func TestNoSuspect(t *testing.T) {
 				w.ends(time.Duration(2*i)*time.Second, job, "failed", "n")
 			}
 			w.ends(5*time.Second, "e/s/5", "ok", "n")
+		},
+		"a success that began last": func(w *world) {
+			for i, job := range four {
+				w.ran(0, time.Duration(2*i)*time.Second, job, "failed", "n")
+			}
+			w.ran(time.Second, 5*time.Second, "e/s/5", "ok", "n")
 		},
 		"over a longer time": func(w *world) {
 			for i, job := range four {

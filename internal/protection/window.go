@@ -15,7 +15,8 @@ type End struct {
 	Job        string // the job, or the gang that fails with it
 	Queue, Set string
 	Node       string
-	Time       int64 // Unix nanoseconds
+	Started    int64 // Unix nanoseconds: when the node got the run
+	Time       int64 // Unix nanoseconds: when it ended
 	Succeeded  bool
 }
 

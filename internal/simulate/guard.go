@@ -45,7 +45,7 @@ func (s *sim) notice(j *job, f *Failure) {
 	}
 	g.window.Add(&protection.End{
 		Run: strconv.Itoa(g.runs), Job: name, Queue: s.o.Cluster.Queues[j.queue].Name, Set: jobSet, Node: j.node.Name,
-		Time: begin().Add(s.now).UnixNano(), Succeeded: f == nil,
+		Started: begin().Add(j.started).UnixNano(), Time: begin().Add(s.now).UnixNano(), Succeeded: f == nil,
 	})
 	if f == nil {
 		return
