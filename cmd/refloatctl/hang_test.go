@@ -117,6 +117,9 @@ func takingPulsar(c *cobra.Command) (names []string) {
 	return names
 }
 
+// clientGivesUp is less than a command waits for an answer without Ctrl-C: 10 s for a connection, 15 s for a request.
+const clientGivesUp = 9 * time.Second
+
 func endsWith(t *testing.T, line []string, broker *hanging) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -132,7 +135,7 @@ func endsWith(t *testing.T, line []string, broker *hanging) {
 	case err := <-ended: // by itself: it needs more than the admin API has
 		t.Logf("it ended by itself: %v", err)
 		return
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("refloatctl %s asks nothing of the broker", strings.Join(line, " "))
 	}
 	began := time.Now()
@@ -143,10 +146,10 @@ func endsWith(t *testing.T, line []string, broker *hanging) {
 		if err == nil {
 			t.Error("it says that all is well")
 		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+		if took := time.Since(began); took > clientGivesUp {
+			t.Errorf("it took %v: as long as without Ctrl-C", took)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("refloatctl %s does not end", strings.Join(line, " "))
 	}
 }

@@ -268,7 +268,16 @@ func TestNamesNotRevealedByTime(t *testing.T) {
 	}
 	best := map[[2]string]time.Duration{}
 	logins := [][2]string{{"ann", "wrong"}, {"bob", "wrong"}, {"bob", "nobody"}, {"cheap", "wrong"}}
-	for range 6 { // alternately, so that whatever else the machine does delays all
+	apart := func() bool {
+		for _, took := range best {
+			if known := best[logins[0]]; took*5 < known || known*5 < took {
+				return true
+			}
+		}
+		return false
+	}
+	// Alternately, so that whatever else the machine does delays all. A shortest time only gets closer to what is necessary.
+	for n := 0; n < 6 || n < 60 && apart(); n++ {
 		for _, login := range logins {
 			begin := time.Now()
 			if _, err := auth.Who(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", basicHeader(login[0], login[1])))); err == nil {
@@ -279,11 +288,8 @@ func TestNamesNotRevealedByTime(t *testing.T) {
 			}
 		}
 	}
-	known := best[logins[0]]
-	for login, took := range best {
-		if took*5 < known || known*5 < took {
-			t.Errorf("a wrong password takes %v, %v %v", known, login, took)
-		}
+	if apart() {
+		t.Errorf("the shortest times of logins that are refused: %v", best)
 	}
 }
 

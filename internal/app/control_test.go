@@ -37,7 +37,7 @@ func TestControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenant, namespace, _ := strings.Cut(b.Namespace(t), "/")
-	cfg := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace}
+	cfg := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace, OperationTimeout: pulsartest.Patience}
 	cluster, err := pulsarlog.Connect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -126,12 +126,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for !holds() {
 		select {
 		case <-again.C:
 		case <-late:
-			t.Fatalf("not in half a minute: %s", what)
+			t.Fatalf("not in two minutes: %s", what)
 		}
 	}
 }

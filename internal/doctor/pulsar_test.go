@@ -25,7 +25,7 @@ func deployment(t *testing.T) Deployment {
 	}
 	b := pulsartest.Shared(t)
 	tenant, namespace := path.Split(b.Namespace(t))
-	c := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace}
+	c := pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace, OperationTimeout: pulsartest.Patience}
 	c.Instance = "this process"
 	cluster, err := pulsarlog.Connect(t.Context(), c)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d Deployment) request(t *testing.T, method, at string, body any) {
 // moment to show a policy.
 func await(t *testing.T, d Deployment, want ...string) {
 	t.Helper()
-	tick, timeout := time.NewTicker(100*time.Millisecond), time.After(time.Minute)
+	tick, timeout := time.NewTicker(100*time.Millisecond), time.After(pulsartest.Patience)
 	defer tick.Stop()
 	for {
 		f, err := Gather(t.Context(), d)

@@ -71,7 +71,7 @@ func TestAcknowledgementFails(t *testing.T) {
 		if got != 1 {
 			t.Errorf("entry %d was acknowledged, want 1: the entry of the newest position may be in use", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the acknowledgement that failed is not tried again")
 	}
 }
@@ -105,7 +105,7 @@ func TestAcknowledgementHangs(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the lease waits with the acknowledgement")
 	}
 }

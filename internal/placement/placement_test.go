@@ -35,7 +35,7 @@ func newGroup(t *testing.T, partitions int) *group {
 	ns := b.Namespace(t)
 	_, short, _ := strings.Cut(ns, "/")
 	b.CreateTopic(t, "persistent://"+ns+"/events", partitions)
-	c, err := pulsarlog.Connect(t.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Namespace: short})
+	c, err := pulsarlog.Connect(t.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Namespace: short, OperationTimeout: pulsartest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (g *group) await(what string, ok func() bool) {
 	g.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			g.t.Fatalf("waited in vain for %s: placed %q, hashed %q", what, g.placed(), g.hashed())
 		}

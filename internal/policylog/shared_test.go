@@ -42,7 +42,7 @@ func TestSharedWakesAll(t *testing.T) {
 	for n := range uint64(3) {
 		w.propose(emptyWith(t, string(rune('a'+n))))
 		for i, log := range logs { // the first one reads it, and the others are woken nevertheless
-			for limit, woken := time.After(10*time.Second), false; !woken; {
+			for limit, woken := time.After(time.Minute), false; !woken; {
 				select {
 				case <-log.Changed():
 				case <-limit:

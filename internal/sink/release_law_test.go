@@ -250,11 +250,8 @@ func TestReleaseLaws(t *testing.T) {
 		}
 	})
 	t.Logf("%d histories, %d releases, %d superseded decisions", runs, releases, superseded)
-	enough := runs / 4
-	if runs < 100 {
-		enough = 1 // the quick tests: of few histories, hardly any may have one
-	}
-	if releases < enough || superseded < max(1, runs/20) {
+	// Of fewer histories, as -short has, too many have none of these by chance.
+	if runs >= 100 && (releases < runs/4 || superseded < runs/20) {
 		t.Errorf("only %d releases and %d superseded decisions in %d histories", releases, superseded, runs)
 	}
 }

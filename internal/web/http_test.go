@@ -404,40 +404,39 @@ func TestLimits(t *testing.T) {
 	if resp, body := ask(t, "GET", none.URL+"/", ""); resp.StatusCode != 200 || !strings.Contains(body, "no job database") {
 		t.Errorf("start = %d", resp.StatusCode)
 	}
-	entered, release := make(chan struct{}), make(chan struct{})
-	slow := newSmall(t, func(c *web.Config) {
-		c.Query.Jobs = func(ctx context.Context, _ func(jobdb.Queries) error) error {
-			entered <- struct{}{}
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
+	synctest.Test(t, func(t *testing.T) { // no request is slow but those that wait
+		release := make(chan struct{})
+		c := web.Config{API: &api.Service{Now: time.Now}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+		c.Query.Jobs = func(context.Context, func(jobdb.Queries) error) error {
+			<-release
 			return jobdb.ErrUnavailable
 		}
-	})
-	codes := make(chan int)
-	const atOnce = 8
-	for range atOnce {
-		go func() {
-			resp, err := http.Get(slow.URL + "/jobs")
-			if err != nil {
-				codes <- 0
-				return
-			}
-			_ = resp.Body.Close()
-			codes <- resp.StatusCode
-		}()
-		<-entered
-	}
-	if resp, body := ask(t, "GET", slow.URL+"/jobs", ""); resp.StatusCode != 503 || !strings.Contains(body, "Too many requests") {
-		t.Errorf("one more = %d", resp.StatusCode)
-	}
-	close(release)
-	for range atOnce {
-		if code := <-codes; code != 503 {
-			t.Errorf("an unavailable job database: %d, want 503", code)
+		site, err := web.Open(c)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		defer site.Close()
+		get := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			site.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/jobs", nil))
+			return w
+		}
+		const atOnce = 8
+		codes := make(chan int, atOnce)
+		for range atOnce {
+			go func() { codes <- get().Code }()
+		}
+		synctest.Wait()
+		if w := get(); w.Code != 503 || !strings.Contains(w.Body.String(), "Too many requests") {
+			t.Errorf("one more = %d", w.Code)
+		}
+		close(release)
+		for range atOnce {
+			if code := <-codes; code != 503 {
+				t.Errorf("an unavailable job database: %d, want 503", code)
+			}
+		}
+	})
 }
 
 // A query that takes too long ends, which is no error of the server's.

@@ -30,10 +30,10 @@ func TestSlowClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	const slow = 8 // as many as one address may have
-	sent, done := make(chan int, slow), make(chan time.Time, slow)
+	sent, done := make(chan *statusWriter, slow), make(chan struct{}, slow)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(&statusWriter{w, sent}, r)
-		done <- time.Now()
+		h.ServeHTTP(&statusWriter{ResponseWriter: w, sent: sent}, r)
+		done <- struct{}{}
 	}))
 	defer server.Close()
 	begun := time.Now()
@@ -56,12 +56,17 @@ func TestSlowClient(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Code
 	}
+	var writers []*statusWriter
 	for range slow {
 		select {
-		case code := <-sent:
-			if code != http.StatusOK {
-				t.Fatalf("a slow client got %d", code)
+		case w := <-sent:
+			if w.code != http.StatusOK {
+				t.Fatalf("a slow client got %d", w.code)
 			}
+			if took := w.bound.Sub(begun); took < c.WriteTimeout || took > c.WriteTimeout+time.Since(begun) {
+				t.Errorf("a client may read until %v after it asked, want %v from when its page was made", took, c.WriteTimeout)
+			}
+			writers = append(writers, w)
 		case <-time.After(time.Minute):
 			t.Fatal("a slow client got no page")
 		}
@@ -75,12 +80,12 @@ func TestSlowClient(t *testing.T) {
 	if len(done) > 0 {
 		t.Error("a client that read nothing got its page: the page is too small for this test")
 	}
-	for range slow {
+	for _, w := range writers {
+		if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(begun); err != nil {
+			t.Fatal(err)
+		}
 		select {
-		case at := <-done:
-			if took := at.Sub(begun); took < c.WriteTimeout {
-				t.Errorf("a page that nobody read ended after %v", took)
-			}
+		case <-done:
 		case <-time.After(time.Minute):
 			t.Fatal("the server waits for a client that reads nothing")
 		}
@@ -90,15 +95,25 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// statusWriter tells the status of an answer when it begins.
+// statusWriter tells the status of an answer when it begins, and until when its client may read it, which the test
+// enforces itself: when all slow clients are there.
 type statusWriter struct {
 	http.ResponseWriter
-	sent chan<- int
+	sent  chan<- *statusWriter
+	code  int
+	bound time.Time
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (w *statusWriter) SetWriteDeadline(at time.Time) error {
+	w.bound = at
+	return nil
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(code int) {
-	w.sent <- code
+	w.code = code
+	w.sent <- w
 	w.ResponseWriter.WriteHeader(code)
 }
 

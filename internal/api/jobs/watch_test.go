@@ -218,7 +218,7 @@ func TestWatchEach(t *testing.T) {
 // again tries something until it succeeds.
 func again(t *testing.T, try func() bool) {
 	t.Helper()
-	tick, timeout := time.NewTicker(5*time.Millisecond), time.After(20*time.Second)
+	tick, timeout := time.NewTicker(5*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for !try() {
 		select {

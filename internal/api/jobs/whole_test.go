@@ -178,7 +178,7 @@ func TestWatchOverREST(t *testing.T) {
 
 // ctxOf is a context that ends with the test, before the server is closed.
 func ctxOf(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -74,7 +74,7 @@ func (w *world) deletesAfter(answer string) {
 	server := httptest.NewServer(proxy)
 	w.Cleanup(server.Close)
 	tenant, namespace := name.GetTenant(), name.GetNamespace()
-	w.Cluster, err = pulsarlog.Connect(w.Context(), pulsarlog.Config{ServiceURL: broker.URL, AdminURL: server.URL, Tenant: tenant, Namespace: namespace})
+	w.Cluster, err = pulsarlog.Connect(w.Context(), pulsarlog.Config{ServiceURL: broker.URL, AdminURL: server.URL, Tenant: tenant, Namespace: namespace, OperationTimeout: pulsartest.Patience})
 	w.must(err)
 	w.Cleanup(func() { _ = w.Cluster.Close() })
 }

@@ -62,7 +62,7 @@ func newWorld(t *testing.T, partitions int) *world {
 	}
 	w := &world{T: t, rules: policies}
 	var err error
-	w.cluster, err = pulsarlog.Connect(w.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace})
+	w.cluster, err = pulsarlog.Connect(w.Context(), pulsarlog.Config{ServiceURL: b.URL, AdminURL: b.AdminURL, Tenant: tenant, Namespace: namespace, OperationTimeout: pulsartest.Patience})
 	w.must(err)
 	t.Cleanup(func() { _ = w.cluster.Close() })
 	w.events, err = w.cluster.Open("events")
@@ -158,7 +158,7 @@ func (w *world) admin(method, path, body string) {
 // wait calls the function until it is done.
 func (w *world) wait(what string, more func() (bool, error)) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), pulsartest.Patience)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -173,7 +173,7 @@ func (w *world) wait(what string, more func() (bool, error)) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			w.Fatalf("not in a minute: %s", what)
+			w.Fatalf("not in two minutes: %s", what)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (w *world) armadaIngests(name, url string, p int, to eventlog.Position) (fi
 	consumer := w.subscribe(w.events.PartitionName(p), name)
 	defer consumer.Close()
 	conn, converter := connect(w.T, url), schedulerdb.NewConverter()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), pulsartest.Patience)
 	defer cancel()
 	for first = eventlog.Start; ; {
 		var ops []schedulerdb.Op

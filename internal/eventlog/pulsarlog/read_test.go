@@ -10,9 +10,14 @@ import (
 
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
-const timeout = 30 * time.Second
+const (
+	timeout = pulsartest.Patience
+	// closeBound is more than closing waits for what ends in the background.
+	closeBound = 15 * time.Second
+)
 
 // reading is a reader under test.
 type reading struct {
@@ -215,7 +220,7 @@ func TestReaderClose(t *testing.T) {
 	r.next(1)
 	begun := time.Now()
 	shut(b, r)
-	if took := time.Since(begun); took > 4*time.Second {
+	if took := time.Since(begun); took > closeBound {
 		t.Errorf("Close took %v", took)
 	}
 	// What it still held comes first.

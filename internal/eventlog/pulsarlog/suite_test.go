@@ -34,7 +34,7 @@ func setUp(t testing.TB) *bench {
 	b := &bench{TB: t, broker: pulsartest.Shared(t)}
 	tenant, namespace := path.Split(b.broker.Namespace(t))
 	b.config = pulsarlog.Config{
-		ServiceURL: b.broker.URL, AdminURL: b.broker.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace,
+		ServiceURL: b.broker.URL, AdminURL: b.broker.AdminURL, Tenant: strings.Trim(tenant, "/"), Namespace: namespace, OperationTimeout: pulsartest.Patience,
 	}
 	b.cluster = b.connect(b.config)
 	return b

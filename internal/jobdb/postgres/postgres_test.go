@@ -490,7 +490,7 @@ func TestSilentServer(t *testing.T) {
 	through = with(t, through, "port", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	through = with(t, through, "sslmode", "disable")
 	through = with(t, through, "pool_ping_timeout", "200ms")
-	db := open(t, with(t, through, "connect_timeout", "1"))
+	db := open(t, with(t, through, "connect_timeout", "10"))
 	write(t, db, "before")
 	silent.Store(true)
 	<-time.NewTimer(1100 * time.Millisecond).C // until then, a connection counts as alive

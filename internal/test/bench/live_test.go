@@ -44,7 +44,7 @@ func deploy(b *testing.B) *deployment {
 	d.namespace = d.broker.Namespace(b)
 	_, short, _ := cut(d.namespace)
 	var err error
-	d.cluster, err = pulsarlog.Connect(context.Background(), pulsarlog.Config{ServiceURL: d.broker.URL, AdminURL: d.broker.AdminURL, Namespace: short})
+	d.cluster, err = pulsarlog.Connect(context.Background(), pulsarlog.Config{ServiceURL: d.broker.URL, AdminURL: d.broker.AdminURL, Namespace: short, OperationTimeout: pulsartest.Patience})
 	d.must(err)
 	b.Cleanup(func() { _ = d.cluster.Close() })
 	d.events, d.policies = d.topic("events"), d.topic("policies")

@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
 // Deployment is Refloat on one namespace of a broker. Programs, URL, AdminURL,
@@ -125,7 +126,7 @@ type Logs struct {
 
 // Open opens the topics.
 func (d *Deployment) Open() (*Logs, error) {
-	k, err := pulsarlog.Connect(context.Background(), pulsarlog.Config{ServiceURL: d.URL, AdminURL: d.AdminURL, Namespace: d.namespace()})
+	k, err := pulsarlog.Connect(context.Background(), pulsarlog.Config{ServiceURL: d.URL, AdminURL: d.AdminURL, Namespace: d.namespace(), OperationTimeout: pulsartest.Patience})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func Run(t *testing.T, start func(t *testing.T, partitions int) *Harness) {
 }
 
 // timeout limits every wait of a test.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 func (h *Harness) append(t *testing.T, p int, batch ...eventlog.Message) {
 	t.Helper()

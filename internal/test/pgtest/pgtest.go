@@ -29,7 +29,7 @@ import (
 )
 
 // timeout limits every wait of a test here.
-const timeout = time.Minute
+const timeout = 4 * time.Minute
 
 // shared is the test binary's own server, started on first use. It does not sync: its data need not survive a
 // power failure.

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func connect(t *testing.T, b *pulsartest.Broker) pulsar.Client {
 	t.Helper()
 	c, err := pulsar.NewClient(pulsar.ClientOptions{
-		URL: b.URL, ConnectionTimeout: 5 * time.Second, OperationTimeout: 30 * time.Second, KeepAliveInterval: 5 * time.Second,
+		URL: b.URL, ConnectionTimeout: 5 * time.Second, OperationTimeout: pulsartest.Patience, KeepAliveInterval: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func expect(t *testing.T, c pulsar.Client, topic string, n int) {
 		return c.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID()})
 	})
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pulsartest.Patience)
 	defer cancel()
 	for i := range n {
 		m, err := r.Next(ctx)
@@ -203,7 +203,7 @@ func TestLeftBehind(t *testing.T) {
 		_ = cmd.Wait()
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		for end := time.Now().Add(pulsartest.Patience); ; <-tick.C {
 			left, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -213,7 +213,7 @@ func TestLeftBehind(t *testing.T) {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("after 20 s: the broker answers: %t, left in its directory: %v", alive, left)
+				t.Fatalf("after %v: the broker answers: %t, left in its directory: %v", pulsartest.Patience, alive, left)
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 )
 
 // one is the broker of this test binary; it is the package's only state.
@@ -74,6 +75,9 @@ func Start(t testing.TB, o Options) *Broker {
 	})
 	return b
 }
+
+// Patience is how long a client in a test waits for one answer of a broker: far longer than it takes on a busy machine.
+const Patience = 2 * time.Minute
 
 // giveUp ends a test that has no broker: a missing part is not the code's fault.
 func giveUp(t testing.TB, err error) {
