@@ -51,6 +51,11 @@ and the other side does not, or the other way round, the history of that job par
 later runs are not compared. Those that took place are counted, whichever side retries
 it. The output says what else is assumed. Overrides (kill, pause) hold as they did.
 
+Below that, one table has all candidates, what they are compared with, and what happened:
+retries, runs, their time, and what became of the jobs with a failed run. What the history
+has is taken from it, for every side; what it does not have is estimated, by how often the
+retries of the same rule and number succeeded that took place.
+
 With --server, a server decides its own history, within 100 seconds and one what-if at a
 time; --timeout says how long to wait for it.
 
@@ -179,6 +184,8 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		err = errors.Join(err, text.WhatIf(out, &r))
 	}
 	if f.output == show.FormTable {
+		fmt.Fprintln(out)
+		err = errors.Join(err, text.Compare(out, results))
 		fmt.Fprintln(out, "\nassumed:")
 		for _, a := range whatif.Assumptions() {
 			fmt.Fprintf(out, "- %s\n", a)

@@ -16,7 +16,7 @@ import (
 func TestWhatifSame(t *testing.T) {
 	t.Parallel()
 	data := drainedData(t)
-	inProcess(t, "whatif", "--data", data, "--policies", testPolicies).exits(t, exitFine).prints(t, "against what was decided: 0 of ", "is unknown")
+	inProcess(t, "whatif", "--data", data, "--policies", testPolicies).exits(t, exitFine).prints(t, "against what was decided: 0 of ", "what happened", "jobs that succeeded")
 	for _, name := range recordings {
 		data := filepath.Join(t.TempDir(), "data")
 		inProcess(t, "up", "--data", data, "--policies", examplesDir, "--feed", recordingFile(name), "--exit-when-drained", "--quiet").exits(t, exitFine)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ type FieldChange struct {
 // Effects say how many retries only one side grants, what took place behind them, and what became of their jobs.
 func (r *WhatIfResult) Effects() []string {
 	var list []string
-	side := func(name string, retries, runs uint64, seconds float64, would, of string, f *whatif.Outcomes) {
+	side := func(name string, retries, runs uint64, seconds float64, would, of string, f *whatif.Outcomes, unknown []whatif.Estimate) {
 		if retries == 0 {
 			return
 		}
@@ -92,16 +93,109 @@ func (r *WhatIfResult) Effects() []string {
 		list = append(list, text)
 		text = fmt.Sprintf("of the jobs that %s, %d succeeded after all, %d failed, %d were cancelled, %d are not over", of, f.Succeeded, f.Failed, f.Cancelled, f.Open)
 		if f.Unknown > 0 {
-			text += fmt.Sprintf("; %d ended without that retry: what it would have done is unknown", f.Unknown)
+			text += fmt.Sprintf("; %d ended without that retry: %s", f.Unknown, strings.Join(EstimateTexts(unknown), "; "))
 		}
 		list = append(list, text)
 	}
-	side("fewer", r.RetriesFewer, r.RunsFewer, r.RunSeconds, "would not have taken place", "fail earlier", &r.Ended)
-	side("more", r.RetriesMore, r.RunsMore, r.RunSecondsMore, "of the history took place behind them", "run on", &r.RunOn)
+	side("fewer", r.RetriesFewer, r.RunsFewer, r.RunSeconds, "would not have taken place", "fail earlier", &r.Ended, r.EarlierUnknown)
+	side("more", r.RetriesMore, r.RunsMore, r.RunSecondsMore, "of the history took place behind them", "run on", &r.RunOn, r.RunOnUnknown)
 	if r.NotCompared > 0 {
 		list = append(list, fmt.Sprintf("not compared: %s after the histories of their jobs had parted", plural.Of(r.NotCompared, "failed run")))
 	}
 	return list
+}
+
+// maxEstimates is the number of estimates that are told apart for people.
+const maxEstimates = 5
+
+// EstimateTexts say how many jobs may succeed by retries that did not take place, with what that is based on.
+func EstimateTexts(estimates []whatif.Estimate) (list []string) {
+	shown := slices.SortedStableFunc(slices.Values(estimates), func(a, b whatif.Estimate) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	for _, e := range shown[:min(len(shown), maxEstimates)] {
+		text := e.Basis
+		if e.Of > 0 {
+			text = fmt.Sprintf("about %.1f of %s would succeed: %s", e.Expected(), plural.Of(e.Jobs, "job"), e.Basis)
+		}
+		list = append(list, text)
+	}
+	if more := shown[len(list):]; len(more) > 0 {
+		jobs := uint64(0)
+		for _, e := range more {
+			jobs += e.Jobs
+		}
+		list = append(list, fmt.Sprintf("%s of %s more", plural.Of(jobs, "job"), plural.Of(len(more), "kind")))
+	}
+	return list
+}
+
+// SideName is how people read the name of what a candidate is compared with.
+func SideName(name string) string {
+	switch name {
+	case AgainstDecided:
+		return "what was decided"
+	case AgainstNow:
+		return "the policies in force"
+	}
+	return name
+}
+
+// Comparison is the sides of all results in one table, with what the estimates in it are based on.
+type Comparison struct {
+	Sides []whatif.Side
+	Rows  []ComparisonRow
+	Notes []string
+}
+
+// ComparisonRow is one figure, of each side.
+type ComparisonRow struct {
+	Name   string
+	Values []string
+}
+
+// Compare puts the sides of results side by side: the candidates, what they are compared with, and what happened.
+func Compare(results []WhatIfResult) (c Comparison) {
+	for i := range results {
+		for j := range results[i].Sides { // the first one is the candidate
+			if s := results[i].Sides[j]; j == 0 || i == len(results)-1 {
+				c.Sides = append(c.Sides, s)
+			}
+		}
+	}
+	row := func(name string, value func(*whatif.Side) string) {
+		r := ComparisonRow{Name: name}
+		for i := range c.Sides {
+			r.Values = append(r.Values, value(&c.Sides[i]))
+		}
+		c.Rows = append(c.Rows, r)
+	}
+	count := func(name string, value func(*whatif.Side) uint64) {
+		row(name, func(s *whatif.Side) string { return strconv.FormatUint(value(s), 10) })
+	}
+	count("jobs with a failed run", func(s *whatif.Side) uint64 { return s.Jobs })
+	count("retries granted", func(s *whatif.Side) uint64 { return s.Retries })
+	count("runs that took place behind them", func(s *whatif.Side) uint64 { return s.Runs })
+	row("their time", func(s *whatif.Side) string {
+		return time.Duration(s.RunSeconds * float64(time.Second)).Round(time.Second).String()
+	})
+	count("jobs that succeeded", func(s *whatif.Side) uint64 { return s.Succeeded })
+	count("failed", func(s *whatif.Side) uint64 { return s.Failed })
+	count("were cancelled", func(s *whatif.Side) uint64 { return s.Cancelled })
+	count("are not over", func(s *whatif.Side) uint64 { return s.Open })
+	if slices.ContainsFunc(c.Sides, func(s whatif.Side) bool { return s.Estimated > 0 }) {
+		count("ended without the next retry", func(s *whatif.Side) uint64 { return s.Estimated })
+		row("jobs that succeed, with an estimate of those", func(s *whatif.Side) string {
+			if s.Estimated == 0 {
+				return strconv.FormatUint(s.Succeeded, 10)
+			}
+			return fmt.Sprintf("about %.1f", s.Expected())
+		})
+	}
+	for i := range c.Sides {
+		for _, text := range EstimateTexts(c.Sides[i].Estimates) {
+			c.Notes = append(c.Notes, SideName(c.Sides[i].Name)+": "+text)
+		}
+	}
+	return c
 }
 
 // ChangedRules are the rules that would decide more or fewer of the compared failed runs, or of which fields were changed.

@@ -69,6 +69,10 @@ func TestWhatIfForm(t *testing.T) {
 		want string
 	}{
 		{url.Values{"set": {set}}, 200, "would be decided differently"},
+		{url.Values{"set": {set}}, 200, `<th scope="col" class="num">what happened</th>`},
+		{url.Values{"set": {set}, "against": {"now"}}, 200, `<th scope="col" class="num">the policies in force</th>`},
+		{url.Values{"set": {set}, "against": {"kind: RetrySettings\nspec: {globalMaxRetries: 7}\n"}}, 200, `<th scope="col" class="num">the second candidate</th>`},
+		{url.Values{"set": {set}, "against": {"kind: Nonsense"}}, 422, "The policies to compare with"},
 		{url.Values{"set": {"nonsense"}}, 422, "set"},
 		{url.Values{"rule": {"policies.training.rules[oom].retryLimit"}}, 422, "Give a limit"},
 		{url.Values{"limit": {"2"}}, 422, "Choose the rule"},

@@ -31,6 +31,7 @@ type whatIfPage struct {
 	Limit   string
 	Set     string // one assignment a line
 	YAML    string
+	Against string // "": what was decided; query.AgainstNow, or policies
 	Queue   string
 	From    string
 	To      string
@@ -43,6 +44,8 @@ type whatIfPage struct {
 	What    string
 	Units   string // that ended by themselves
 	Effects []string
+	Sides   table
+	Basis   []string // of the estimates in Sides
 	Rows    table
 	Jobs    table
 	Assumed []string
@@ -63,7 +66,7 @@ const whatIfTitle = "What if the policies were different?"
 // asksWhatIf reads the form.
 func (s *Site) asksWhatIf(p *page) (*whatIfPage, error) {
 	shown := &whatIfPage{
-		Rule: p.arg("rule"), Limit: p.arg("limit"), Set: p.arg("set"), YAML: p.form.Get("policies"), Queue: p.arg("queue"), From: p.arg("from"), To: p.arg("to"),
+		Rule: p.arg("rule"), Limit: p.arg("limit"), Set: p.arg("set"), YAML: p.form.Get("policies"), Against: p.form.Get("against"), Queue: p.arg("queue"), From: p.arg("from"), To: p.arg("to"),
 		Assumed: whatif.Assumptions(),
 	}
 	snap, err := s.newestPolicies(p)
@@ -115,8 +118,9 @@ func (s *Site) whatIf(p *page) error {
 		}
 		shown.Uses = append(shown.Uses, query.RuleUseText(u))
 	}
-	shown.Link = link("/whatif", "rule", shown.Rule, "limit", shown.Limit, "set", shown.Set, "queue", shown.Queue, "from", shown.From, "to", shown.To)
+	shown.Link = link("/whatif", "rule", shown.Rule, "limit", shown.Limit, "set", shown.Set, "against", shown.Against, "queue", shown.Queue, "from", shown.From, "to", shown.To)
 	s.resultTables(shown)
+	shown.compare(results)
 	return p.show("whatif", whatIfTitle, "/whatif", shown)
 }
 
@@ -149,6 +153,17 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 		}
 	}
 	var err error
+	switch {
+	case strings.TrimSpace(w.Against) == "":
+	case w.Against == query.AgainstNow:
+		asked.Against = &query.Policies{}
+	default:
+		second, err := policyfile.Parse([]policyfile.File{{Name: "second", Data: []byte(w.Against)}})
+		if err != nil {
+			return bad("The policies to compare with: %w", err)
+		}
+		asked.Against = &query.Policies{Name: "the second candidate", Set: second}
+	}
 	if asked.From, err = query.Moment(w.From, now); err != nil {
 		return bad("From %w", err)
 	}
@@ -156,6 +171,22 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 		return bad("To %w", err)
 	}
 	return asked, asked.Bounded()
+}
+
+// compare shows the candidates, what they are compared with, and what happened, in one table.
+func (w *whatIfPage) compare(results []query.WhatIfResult) {
+	c := query.Compare(results)
+	w.Sides, w.Basis = table{Caption: "Side by side", Columns: columns("Figure")}, c.Notes
+	for i := range c.Sides {
+		w.Sides.Columns = append(w.Sides.Columns, column{Name: query.SideName(c.Sides[i].Name), Class: "num"})
+	}
+	for _, r := range c.Rows {
+		row := []cell{text(r.Name)}
+		for _, v := range r.Values {
+			row = append(row, number(v))
+		}
+		w.Sides.Rows = append(w.Sides.Rows, row)
+	}
 }
 
 func (s *Site) resultTables(shown *whatIfPage) {

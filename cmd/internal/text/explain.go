@@ -176,14 +176,7 @@ const maxKinds = 30
 
 // WhatIf prints what a candidate decides differently.
 func WhatIf(w io.Writer, r *query.WhatIfResult) error {
-	against := r.Against
-	switch against {
-	case query.AgainstDecided:
-		against = "what was decided"
-	case query.AgainstNow:
-		against = "the policies in force"
-	}
-	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", query.OneLine(r.Candidate), query.OneLine(against), r.Changed, r.Compared)
+	fmt.Fprintf(w, "%s, against %s: %d of %d failed runs are decided differently\n", query.OneLine(r.Candidate), query.OneLine(query.SideName(r.Against)), r.Changed, r.Compared)
 	if r.Units > 0 {
 		fmt.Fprintf(w, "  and %d of %s that ended by themselves\n", r.UnitsChanged, plural.Of(r.Units, "unit"))
 	}
@@ -233,6 +226,24 @@ func WhatIf(w io.Writer, r *query.WhatIfResult) error {
 		fmt.Fprintf(w, "and more: --skip %d lists the next ones, --jobs %d all\n", r.Next, r.Differences())
 	}
 	return nil
+}
+
+// Compare prints the sides of what-ifs in one table: the candidates, what they are compared with, and what happened.
+func Compare(w io.Writer, results []query.WhatIfResult) error {
+	c := query.Compare(results)
+	head := []string{""}
+	for i := range c.Sides {
+		head = append(head, query.SideName(c.Sides[i].Name))
+	}
+	t := show.NewTable(w, head...)
+	for _, r := range c.Rows {
+		t.Row(append([]string{r.Name}, r.Values...)...)
+	}
+	err := t.Flush()
+	for _, note := range c.Notes {
+		fmt.Fprintf(w, "  %s\n", query.OneLine(note))
+	}
+	return err
 }
 
 // maxChanges is how many changes are shown to people.

@@ -8,6 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
@@ -21,6 +22,7 @@ type parted struct {
 	ended   bool             // the history failed it, and has no run of it since
 	at      int64            // when that was last known
 	due     int64            // when the last retry that one side grants starts, if it grants one
+	kind    retryKind        // of that retry
 	running map[string]int64 // since when runs of it run; only while it is followed
 }
 
@@ -41,28 +43,60 @@ func newComparison(o *Options, partition int) *comparison {
 	return &comparison{o: o, partition: partition, result: newResult(), parted: map[string]*parted{}, sweepAt: 1024}
 }
 
-// message compares what both sides made of a message.
-func (c *comparison) message(position eventlog.Position, seq *events.Sequence, publish int64, actual, candidate []entry) {
-	at := timeOf(seq, publish)
-	c.now = max(c.now, at)
-	for _, side := range [][]entry{actual, candidate} {
-		for i := range side {
-			if side[i].isUnit() { // whose record has no time
-				side[i].time = at
-			}
-		}
+// message is a message of the history, and what was decided on it.
+type message struct {
+	position eventlog.Position
+	seq      *events.Sequence
+	at       int64 // the time of its latest event
+	actual   []entry
+	causes   map[string]string // of the runs that failed, by run
+}
+
+// cause names why a run failed.
+func (m *message) cause(e *entry) string {
+	if m.seq == nil || e.isUnit() {
+		return e.verdict.Code
 	}
-	c.follow(seq)
+	c, known := m.causes[e.run[1]]
+	if !known {
+		if m.causes == nil {
+			m.causes = map[string]string{}
+		}
+		c = strings.Clone(causeOf(m.seq, e))
+		m.causes[e.run[1]] = c
+	}
+	return c
+}
+
+// failed reports whether the history has a decision that failed the run of an entry for good.
+func (m *message) failed(e *entry) bool {
+	was := find(m.actual, e)
+	return was != nil && was.verdict.fails()
+}
+
+// groupParts reports whether a verdict gives the group of an entry another history.
+func (m *message) groupParts(v *Verdict, e *entry) bool {
+	was := ""
+	if other := find(m.actual, e); other != nil && !other.verdict.Shadow {
+		was = other.verdict.Group
+	}
+	return !v.Shadow && v.Group != was && (was != "" || v.action == policy.FailGroup || v.action.Restarts())
+}
+
+// message compares what both sides made of a message.
+func (c *comparison) message(m *message, actual, candidate []entry) {
+	c.now = max(c.now, m.at)
+	c.follow(m.seq)
 	for i := range candidate {
 		if p := c.partedOf(&candidate[i]); p != nil && p.more {
-			c.after(p, &candidate[i])
+			c.after(m, p, &candidate[i])
 		}
 	}
 	for i := range actual {
 		r := &actual[i]
 		if p := c.partedOf(r); p != nil {
 			if !p.more { // the side that retries it says for how long
-				c.after(p, r)
+				c.after(m, p, r)
 			}
 			continue
 		}
@@ -70,13 +104,13 @@ func (c *comparison) message(position eventlog.Position, seq *events.Sequence, p
 		if other == nil {
 			other = &entry{verdict: Verdict{Outcome: NotDecided, Code: "none"}}
 		}
-		c.entry(position, seq, r, other)
+		c.entry(m, r, other)
 	}
 	for i := range candidate {
 		if e := &candidate[i]; e.decided && find(actual, e) == nil && c.partedOf(e) == nil {
 			none := *e
 			none.verdict = Verdict{Outcome: NotDecided, Code: "none"}
-			c.entry(position, seq, &none, e)
+			c.entry(m, &none, e)
 		}
 	}
 }
@@ -113,13 +147,13 @@ func (c *comparison) partedOf(e *entry) *parted {
 }
 
 // within reports whether an entry is to be counted.
-func (c *comparison) within(e *entry) bool {
-	return (c.o.Queue == "" || e.queue == c.o.Queue) && (c.o.From == 0 || e.time >= c.o.From || e.time == 0) && (c.o.To == 0 || e.time <= c.o.To)
+func (o *Options) within(e *entry) bool {
+	return (o.Queue == "" || e.queue == o.Queue) && (o.From == 0 || e.time >= o.From || e.time == 0) && (o.To == 0 || e.time <= o.To)
 }
 
 // entry compares two entries of jobs whose histories are still one.
-func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other *entry) {
-	counted := c.within(r)
+func (c *comparison) entry(m *message, r, other *entry) {
+	counted := c.o.within(r)
 	if counted && (r.decided || other.decided) {
 		if r.isUnit() {
 			c.result.Units++
@@ -133,7 +167,7 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	}
 	parts := r.verdict.acts() != other.verdict.acts()
 	if parts {
-		c.part(seq, r, other, counted)
+		c.part(m, r, other, counted)
 	}
 	if !counted {
 		return
@@ -143,7 +177,7 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	} else {
 		c.result.Changed++
 	}
-	cause := causeOf(seq, r)
+	cause := m.cause(r)
 	row := Row{Queue: r.queue, Cause: cause, Decided: text(&r.verdict, &other.verdict), Candidate: text(&other.verdict, &r.verdict), Policy: other.verdict.Policy, Rule: other.verdict.Rule}
 	if row.Policy == "" && row.Rule == "" {
 		row.Policy, row.Rule = r.verdict.Policy, r.verdict.Rule
@@ -151,26 +185,26 @@ func (c *comparison) entry(at eventlog.Position, seq *events.Sequence, r, other 
 	c.result.count(row, 1)
 	if len(c.result.Jobs) < c.o.Skip+c.o.Limit {
 		c.result.Jobs = append(c.result.Jobs, Change{
-			Partition: c.partition, Position: at.String(), Time: timeText(r.time), Queue: r.queue, JobSet: strings.Clone(r.set), JobID: strings.Clone(r.job()),
+			Partition: c.partition, Position: m.position.String(), Time: timeText(r.time), Queue: r.queue, JobSet: strings.Clone(r.set), JobID: strings.Clone(r.job()),
 			RunID: strings.Clone(r.run[1]), Cause: cause, Decided: r.verdict, Candidate: other.verdict, Parts: parts,
 		})
 	}
 }
 
 // part notes that the histories of a job part, and that of its group with it.
-func (c *comparison) part(seq *events.Sequence, r, other *entry, counted bool) {
+func (c *comparison) part(m *message, r, other *entry, counted bool) {
 	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict), more: retried(&other.verdict) && !retried(&r.verdict)}
 	if p.fewer || p.more {
 		p.running = map[string]int64{}
-		p.ended = p.more && c.o.Against == nil && r.verdict.acts() == Fail // by the decision
-		if c.retry(p); p.fewer {
-			p.due = r.verdict.retryAfter
-		} else {
-			p.due = other.verdict.retryAfter
+		p.ended = m.failed(r)
+		grants := &other.verdict
+		if p.fewer {
+			grants = &r.verdict
 		}
-		if seq != nil {
-			for i := range seq.Events {
-				if ev := &seq.Events[i]; ev.JobID == r.job() {
+		c.retry(p, m, r, grants)
+		if m.seq != nil {
+			for i := range m.seq.Events {
+				if ev := &m.seq.Events[i]; ev.JobID == r.job() {
 					c.noteEnd(p, ev)
 				}
 			}
@@ -188,8 +222,9 @@ func (c *comparison) part(seq *events.Sequence, r, other *entry, counted bool) {
 	}
 }
 
-// retry counts a retry that only one side grants.
-func (c *comparison) retry(p *parted) {
+// retry counts a retry of a failed run that only one side grants, by its verdict.
+func (c *comparison) retry(p *parted, m *message, r *entry, v *Verdict) {
+	p.due, p.kind = v.retryAfter, v.retryKind(m.cause(r))
 	switch {
 	case !p.counted:
 	case p.fewer:
@@ -210,7 +245,7 @@ func (c *comparison) outcomes(p *parted) *Outcomes {
 func retried(v *Verdict) bool { return v.Outcome == Retry && !v.Shadow }
 
 // after counts a failed run after the histories have parted.
-func (c *comparison) after(p *parted, r *entry) {
+func (c *comparison) after(m *message, p *parted, r *entry) {
 	p.at = max(p.at, r.time)
 	if !p.counted || !r.decided || r.isUnit() {
 		return
@@ -219,8 +254,8 @@ func (c *comparison) after(p *parted, r *entry) {
 	switch {
 	case !p.followed(), r.verdict.Shadow:
 	case retried(&r.verdict):
-		p.due = r.verdict.retryAfter
-		c.retry(p)
+		p.ended = p.ended || m.failed(r)
+		c.retry(p, m, r, &r.verdict)
 	default:
 		c.over(p, &c.outcomes(p).Failed)
 	}
@@ -290,6 +325,18 @@ func (c *comparison) over(p *parted, count *uint64) {
 	}
 }
 
+// unknown counts a job that ended without the retry that one side grants.
+func (c *comparison) unknown(p *parted) {
+	c.over(p, &c.outcomes(p).Unknown)
+	switch {
+	case !p.counted:
+	case p.fewer:
+		c.result.earlier[p.kind]++
+	default:
+		c.result.runOn[p.kind]++
+	}
+}
+
 // sweep forgets what parted so long ago that the state has forgotten it, too.
 func (c *comparison) sweep(now int64) {
 	for key, p := range c.parted {
@@ -297,7 +344,7 @@ func (c *comparison) sweep(now int64) {
 			continue
 		}
 		if p.followed() && p.ended {
-			c.over(p, &c.outcomes(p).Unknown)
+			c.unknown(p)
 		}
 		if !p.followed() {
 			delete(c.parted, key)
@@ -308,17 +355,16 @@ func (c *comparison) sweep(now int64) {
 
 // end counts the jobs that are not over, and those of which the history tells no more. One is not over while its last retry
 // is pending: the history ends before it.
-func (c *comparison) end() *Result {
+func (c *comparison) end() {
 	for _, p := range c.parted {
 		switch {
 		case !p.followed():
 		case p.ended && p.due <= c.now:
-			c.over(p, &c.outcomes(p).Unknown)
+			c.unknown(p)
 		default:
 			c.over(p, &c.outcomes(p).Open)
 		}
 	}
-	return c.result
 }
 
 // causeOf names why a run failed.

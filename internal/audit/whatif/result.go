@@ -30,6 +30,11 @@ type Result struct {
 	RunsMore       uint64   `json:"runsMore"`
 	RunSecondsMore float64  `json:"runSecondsMore"`
 	RunOn          Outcomes `json:"jobsThatWouldHaveRunOn"`
+	// EarlierUnknown and RunOnUnknown say how those of Ended and RunOn that are unknown may have ended.
+	EarlierUnknown []Estimate `json:"failedEarlierUnknown"`
+	RunOnUnknown   []Estimate `json:"runOnUnknown"`
+	// Sides are the candidate, what it is compared with, and what happened, if that is another one.
+	Sides []Side `json:"sides"`
 	// Rules are those that decided compared failed runs, on either side, up to MaxRows of them.
 	Rules    []RuleUse `json:"rules"`
 	Rows     []Row     `json:"rows"`
@@ -40,6 +45,8 @@ type Result struct {
 
 	rows  map[Row]uint64
 	rules map[ruleName]*RuleUse
+	// How many jobs of Ended and RunOn are unknown, by the retry that did not take place.
+	earlier, runOn untold
 }
 
 // Differences is how many decisions differ, on failed runs and on units: so many changes are listed, page by page.
@@ -106,14 +113,14 @@ func Assumptions() []string {
 		"the candidate counts its own retries over the runs that happened; overrides (kill, pause) of operators hold as they did",
 		"a job's history parts where one side retries it and the other does not: its later runs are not compared",
 		"where only one side retries a job, its later runs, if there were any, are taken as they happened, for as long as that side retries it",
-		"what a retry would have done that did not take place is unknown: it counts as one more retry",
+		"what a retry would have done that did not take place is not in the history: it counts as one more retry, and is estimated by those that took place; what follows if it fails is not",
 		"a verdict in shadow counts as one that nobody acts on",
 		"a retry at another time or on other nodes is taken to run as it did",
 	}
 }
 
 func newResult() *Result {
-	return &Result{rows: map[Row]uint64{}, rules: map[ruleName]*RuleUse{}, Jobs: []Change{}}
+	return &Result{rows: map[Row]uint64{}, rules: map[ruleName]*RuleUse{}, earlier: untold{}, runOn: untold{}, Jobs: []Change{}}
 }
 
 // merge adds the result of a later partition.
@@ -125,6 +132,8 @@ func (r *Result) merge(o *Result) {
 	r.RunsMore, r.RunSecondsMore = r.RunsMore+o.RunsMore, r.RunSecondsMore+o.RunSecondsMore
 	r.Ended.add(o.Ended)
 	r.RunOn.add(o.RunOn)
+	r.earlier.merge(o.earlier)
+	r.runOn.merge(o.runOn)
 	r.RowsMore += o.RowsMore
 	for _, row := range slices.SortedFunc(maps.Keys(o.rows), compareRows) { // in order: beyond MaxRows, the first ones are kept
 		r.count(row, o.rows[row])

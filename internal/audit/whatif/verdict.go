@@ -23,6 +23,8 @@ type Verdict struct {
 	Shadow     bool     `json:"shadow,omitempty"`
 	Group      string   `json:"group,omitempty"` // what the group does
 	retryAfter int64
+	number     uint32 // of a retry, among those by its rule; 0: it has no limit to count for
+	action     policy.GroupAction
 }
 
 // The outcomes of failed runs.
@@ -41,6 +43,20 @@ func (v *Verdict) acts() string {
 		return Fail
 	}
 	return v.Outcome + v.Group
+}
+
+// fails reports whether a verdict ends the job.
+func (v *Verdict) fails() bool { return v.Outcome == Fail && !v.Shadow && !v.action.Restarts() }
+
+// retryKind is the kind of the retry that a verdict grants.
+func (v *Verdict) retryKind(cause string) retryKind {
+	switch {
+	case v.action != policy.NoGroupAction:
+		return retryKind{rule: v.Group, cause: cause}
+	case retried(v):
+		return retryKind{policy: v.Policy, rule: v.Rule, number: v.number, cause: cause}
+	}
+	return retryKind{cause: cause}
 }
 
 // entry is a record as both sides are compared by it.
@@ -81,13 +97,13 @@ func entryOf(r chain.Record) (entry, bool) {
 		}
 		if r.Requeue {
 			e.verdict.Outcome, e.verdict.Delay = Retry, (time.Duration(r.DelayMS) * time.Millisecond).String()
-			e.verdict.retryAfter, e.verdict.AvoidNodes = r.RetryAfter, slices.Clone(r.AvoidNodes)
+			e.verdict.retryAfter, e.verdict.AvoidNodes, e.verdict.number = r.RetryAfter, slices.Clone(r.AvoidNodes), r.RuleUsed
 		}
 		if r.Member != nil {
 			e.group = r.Member.Group
 		}
 		if v := r.Group; v != nil && !v.Noted {
-			e.verdict.Group = groupVerdict(v)
+			e.verdict.Group, e.verdict.action = groupVerdict(v), v.Action
 		}
 		return e, true
 	case *chain.NotDecided:
@@ -95,7 +111,7 @@ func entryOf(r chain.Record) (entry, bool) {
 	case *chain.UnitEnded:
 		unit := fmt.Sprintf("%s/%s[%d]", r.Member.Group, r.Member.Part, r.Member.Replica)
 		return entry{
-			verdict: Verdict{Outcome: r.Verdict.Action.String(), Code: r.Verdict.Reason.String(), Rule: r.Verdict.Rule, Group: groupVerdict(&r.Verdict)},
+			verdict: Verdict{Outcome: r.Verdict.Action.String(), Code: r.Verdict.Reason.String(), Rule: r.Verdict.Rule, Group: groupVerdict(&r.Verdict), action: r.Verdict.Action},
 			run:     [2]string{unit, ""}, queue: r.Queue, set: r.JobSet, group: r.Member.Group, decided: true,
 		}, true
 	}

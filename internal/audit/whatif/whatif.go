@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,7 +56,7 @@ func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
 		o.horizon = max(o.horizon, o.Candidates[i].Set.Horizon().Nanoseconds())
 	}
 	n := logs.Events.Partitions()
-	parts := make([][]*Result, n)
+	parts := make([]*pass, n)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, o.Parallel))
 	for p := range n {
@@ -69,19 +70,38 @@ func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	history := parts[0].history
+	for _, x := range parts[1:] {
+		history.merge(x.history)
+	}
+	happened := history.close(Happened, history.took)
 	results := make([]*Result, len(o.Candidates))
 	for i := range results {
-		results[i] = newResult()
-		results[i].Candidate, results[i].Against = o.Candidates[i].Name, "decided"
-		if o.Against != nil {
-			results[i].Against = o.Against.Name
-		}
+		r := newResult()
+		r.Candidate, r.Against = o.Candidates[i].Name, "decided"
 		for p := range n {
-			results[i].merge(parts[p][i])
+			r.merge(parts[p].compared[i].result)
 		}
-		results[i].close(o.Skip, o.Limit)
+		r.Sides = []Side{sideOf(parts, history, r.Candidate, func(x *pass) *side { return x.sides[i] })}
+		if o.Against != nil {
+			r.Against = o.Against.Name
+			r.Sides = append(r.Sides, sideOf(parts, history, r.Against, func(x *pass) *side { return x.against }))
+		}
+		r.Sides = append(r.Sides, happened)
+		r.EarlierUnknown, r.RunOnUnknown = r.earlier.estimates(history.took), r.runOn.estimates(history.took)
+		r.close(o.Skip, o.Limit)
+		results[i] = r
 	}
 	return results, nil
+}
+
+// sideOf adds up a side over the partitions.
+func sideOf(parts []*pass, history *fates, name string, of func(*pass) *side) Side {
+	all := newFates(nil, false)
+	for _, x := range parts {
+		all.merge(of(x).fates)
+	}
+	return all.close(name, history.took)
 }
 
 // side decides by one policy set, with a state of its own.
@@ -89,14 +109,15 @@ type side struct {
 	*audit.Replayer
 	set     *policyfile.Set
 	entries []entry
+	fates   *fates
 }
 
-func newSide(c *Candidate) (*side, error) {
+func newSide(o *Options, c *Candidate) (*side, error) {
 	r, err := audit.NewReplayer()
 	if err != nil {
 		return nil, err
 	}
-	s := &side{Replayer: r, set: c.Set}
+	s := &side{Replayer: r, set: c.Set, fates: newFates(o, false)}
 	s.Rules = evaluator.Rules{Set: c.Set.Set}
 	return s, nil
 }
@@ -143,34 +164,40 @@ type pass struct {
 	o         *Options
 	partition int
 	against   *side // nil: the records in the log
+	logged    bool  // the log has records
 	sides     []*side
 	compared  []*comparison
+	history   *fates
 	messages  uint64
 }
 
-func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (results []*Result, err error) {
-	x := &pass{o: o, partition: p}
+func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass, err error) {
+	x = &pass{o: o, partition: p, history: newFates(o, true)}
 	if o.Against != nil {
-		if x.against, err = newSide(o.Against); err != nil {
+		if x.against, err = newSide(o, o.Against); err != nil {
 			return nil, err
 		}
 	}
 	for i := range o.Candidates {
-		s, err := newSide(&o.Candidates[i])
+		s, err := newSide(o, &o.Candidates[i])
 		if err != nil {
 			return nil, err
 		}
 		x.sides, x.compared = append(x.sides, s), append(x.compared, newComparison(o, p))
 	}
-	if logs.Decisions != nil {
+	if x.logged = logs.Decisions != nil; x.logged {
 		err = x.decided(ctx, logs)
 	} else {
 		err = x.events(ctx, logs.Events)
 	}
 	for _, c := range x.compared {
-		results = append(results, c.end())
+		c.end()
 	}
-	return results, err
+	x.history.end()
+	for _, s := range x.all() {
+		s.fates.end()
+	}
+	return x, err
 }
 
 // decided passes over events and decisions.
@@ -261,22 +288,51 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 
 // message decides a message by all sides and compares.
 func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
-	if x.against != nil {
-		if err := x.against.step(form, m); err != nil {
-			return err
-		}
-		actual = x.against.entries
-	}
-	for i, side := range x.sides {
+	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual}, actual, actual
+	for i, side := range x.all() {
 		if err := side.step(form, m); err != nil {
 			return err
 		}
-		x.compared[i].message(m.OriginPosition(), side.Events(), m.OriginPublish(), actual, side.entries)
+		if i == 0 {
+			of.seq = side.Events()
+			of.at = timeOf(of.seq, m.OriginPublish())
+			timed(actual, of.at)
+		}
+		timed(side.entries, of.at)
+		side.fates.message(of, side.entries)
+	}
+	if x.against != nil {
+		baseline = x.against.entries
+		if !x.logged {
+			happened = undecided(baseline)
+		}
+	}
+	x.history.message(of, happened)
+	for i, side := range x.sides {
+		x.compared[i].message(of, baseline, side.entries)
 	}
 	if x.messages++; x.o.Progress != nil && x.messages%1024 == 0 {
 		x.o.Progress(x.partition, x.messages)
 	}
 	return nil
+}
+
+// timed sets the time of units, whose records have none.
+func timed(entries []entry, at int64) {
+	for i := range entries {
+		if entries[i].isUnit() {
+			entries[i].time = at
+		}
+	}
+}
+
+// undecided are failed runs on which nobody decided: a history that has events alone tells what became of them.
+func undecided(entries []entry) []entry {
+	runs := slices.Clone(entries)
+	for i := range runs {
+		runs[i].verdict = Verdict{Outcome: NotDecided}
+	}
+	return runs
 }
 
 // overridesIn returns the overrides of each generation.

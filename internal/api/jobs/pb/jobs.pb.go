@@ -2012,6 +2012,9 @@ type WhatIfResult struct {
 	RunsMore                       uint64                 `protobuf:"varint,21,opt,name=runs_more,json=runsMore,proto3" json:"runs_more,omitempty"`                // that took place behind retries that only the candidate grants
 	RunSecondsMore                 float64                `protobuf:"fixed64,22,opt,name=run_seconds_more,json=runSecondsMore,proto3" json:"run_seconds_more,omitempty"`
 	JobsThatWouldHaveRunOn         *Outcomes              `protobuf:"bytes,23,opt,name=jobs_that_would_have_run_on,json=jobsThatWouldHaveRunOn,proto3" json:"jobs_that_would_have_run_on,omitempty"`
+	Sides                          []*Side                `protobuf:"bytes,24,rep,name=sides,proto3" json:"sides,omitempty"`                                                             // the candidate, what it is compared with, and what happened
+	FailedEarlierUnknown           []*Estimate            `protobuf:"bytes,25,rep,name=failed_earlier_unknown,json=failedEarlierUnknown,proto3" json:"failed_earlier_unknown,omitempty"` // how those of jobs_that_would_have_failed_earlier that are unknown may have ended
+	RunOnUnknown                   []*Estimate            `protobuf:"bytes,26,rep,name=run_on_unknown,json=runOnUnknown,proto3" json:"run_on_unknown,omitempty"`                         // and of jobs_that_would_have_run_on
 	unknownFields                  protoimpl.UnknownFields
 	sizeCache                      protoimpl.SizeCache
 }
@@ -2207,6 +2210,253 @@ func (x *WhatIfResult) GetJobsThatWouldHaveRunOn() *Outcomes {
 	return nil
 }
 
+func (x *WhatIfResult) GetSides() []*Side {
+	if x != nil {
+		return x.Sides
+	}
+	return nil
+}
+
+func (x *WhatIfResult) GetFailedEarlierUnknown() []*Estimate {
+	if x != nil {
+		return x.FailedEarlierUnknown
+	}
+	return nil
+}
+
+func (x *WhatIfResult) GetRunOnUnknown() []*Estimate {
+	if x != nil {
+		return x.RunOnUnknown
+	}
+	return nil
+}
+
+// Side is what becomes, by one policy set, of the jobs that have a failed run.
+type Side struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                 // of a candidate, of what it is compared with, or "what happened"
+	Jobs          uint64                 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`                                // the sum of the outcomes
+	Retries       uint64                 `protobuf:"varint,3,opt,name=retries,proto3" json:"retries,omitempty"`                          // granted on the failed runs that took place
+	Runs          uint64                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`                                // that took place behind these
+	RunSeconds    float64                `protobuf:"fixed64,5,opt,name=run_seconds,json=runSeconds,proto3" json:"run_seconds,omitempty"` // of them, as far as they have ended
+	Succeeded     uint64                 `protobuf:"varint,6,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed        uint64                 `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     uint64                 `protobuf:"varint,8,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	NotOver       uint64                 `protobuf:"varint,9,opt,name=not_over,json=notOver,proto3" json:"not_over,omitempty"` // the history has no end of them
+	Estimated     uint64                 `protobuf:"varint,10,opt,name=estimated,proto3" json:"estimated,omitempty"`           // they ended without the retry that this side grants next
+	Estimates     []*Estimate            `protobuf:"bytes,11,rep,name=estimates,proto3" json:"estimates,omitempty"`            // of these
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Side) Reset() {
+	*x = Side{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Side) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Side) ProtoMessage() {}
+
+func (x *Side) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Side.ProtoReflect.Descriptor instead.
+func (*Side) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Side) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Side) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Side) GetRetries() uint64 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Side) GetRuns() uint64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *Side) GetRunSeconds() float64 {
+	if x != nil {
+		return x.RunSeconds
+	}
+	return 0
+}
+
+func (x *Side) GetSucceeded() uint64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Side) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Side) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Side) GetNotOver() uint64 {
+	if x != nil {
+		return x.NotOver
+	}
+	return 0
+}
+
+func (x *Side) GetEstimated() uint64 {
+	if x != nil {
+		return x.Estimated
+	}
+	return 0
+}
+
+func (x *Side) GetEstimates() []*Estimate {
+	if x != nil {
+		return x.Estimates
+	}
+	return nil
+}
+
+// Estimate is what retries that did not take place would have done, judged by retries that did.
+type Estimate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Rule          string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`            // that grants the retry
+	Retry         uint32                 `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`         // which one of the job by this rule, from 1; 0: it does not count them
+	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`          // of the failure; "": several
+	Jobs          uint64                 `protobuf:"varint,5,opt,name=jobs,proto3" json:"jobs,omitempty"`           // whose history ends without it
+	Succeeded     uint64                 `protobuf:"varint,6,opt,name=succeeded,proto3" json:"succeeded,omitempty"` // so many succeeded
+	Of            uint64                 `protobuf:"varint,7,opt,name=of,proto3" json:"of,omitempty"`               // of so many retries that took place; 0: none did
+	Basis         string                 `protobuf:"bytes,8,opt,name=basis,proto3" json:"basis,omitempty"`          // which retries these are
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Estimate) Reset() {
+	*x = Estimate{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Estimate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Estimate) ProtoMessage() {}
+
+func (x *Estimate) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
+func (*Estimate) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Estimate) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Estimate) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Estimate) GetRetry() uint32 {
+	if x != nil {
+		return x.Retry
+	}
+	return 0
+}
+
+func (x *Estimate) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Estimate) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Estimate) GetSucceeded() uint64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Estimate) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *Estimate) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
 // FieldChange is a field that a what-if sets.
 type FieldChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2221,7 +2471,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2483,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2496,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FieldChange) GetField() string {
@@ -2299,7 +2549,7 @@ type RuleUse struct {
 
 func (x *RuleUse) Reset() {
 	*x = RuleUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2561,7 @@ func (x *RuleUse) String() string {
 func (*RuleUse) ProtoMessage() {}
 
 func (x *RuleUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2574,7 @@ func (x *RuleUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleUse.ProtoReflect.Descriptor instead.
 func (*RuleUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RuleUse) GetPolicy() string {
@@ -2383,7 +2633,7 @@ type Outcomes struct {
 
 func (x *Outcomes) Reset() {
 	*x = Outcomes{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2645,7 @@ func (x *Outcomes) String() string {
 func (*Outcomes) ProtoMessage() {}
 
 func (x *Outcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2658,7 @@ func (x *Outcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
 func (*Outcomes) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Outcomes) GetSucceeded() uint64 {
@@ -2461,7 +2711,7 @@ type WhatIfRow struct {
 
 func (x *WhatIfRow) Reset() {
 	*x = WhatIfRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2723,7 @@ func (x *WhatIfRow) String() string {
 func (*WhatIfRow) ProtoMessage() {}
 
 func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2736,7 @@ func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRow.ProtoReflect.Descriptor instead.
 func (*WhatIfRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WhatIfRow) GetQueue() string {
@@ -2557,7 +2807,7 @@ type WhatIfChange struct {
 
 func (x *WhatIfChange) Reset() {
 	*x = WhatIfChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2819,7 @@ func (x *WhatIfChange) String() string {
 func (*WhatIfChange) ProtoMessage() {}
 
 func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2832,7 @@ func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfChange.ProtoReflect.Descriptor instead.
 func (*WhatIfChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WhatIfChange) GetPartition() int32 {
@@ -2678,7 +2928,7 @@ type WhatIfVerdict struct {
 
 func (x *WhatIfVerdict) Reset() {
 	*x = WhatIfVerdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2940,7 @@ func (x *WhatIfVerdict) String() string {
 func (*WhatIfVerdict) ProtoMessage() {}
 
 func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2953,7 @@ func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfVerdict.ProtoReflect.Descriptor instead.
 func (*WhatIfVerdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhatIfVerdict) GetOutcome() string {
@@ -2772,7 +3022,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +3034,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +3047,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VerifyRequest) GetAllowWaiting() bool {
@@ -2823,7 +3073,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +3085,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +3098,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *VerifyResponse) GetReport() *structpb.Struct {
@@ -2866,7 +3116,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3128,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3141,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 type ListPartitionsResponse struct {
@@ -2903,7 +3153,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3165,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3178,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -2958,7 +3208,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3220,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3233,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Partition) GetPartition() int32 {
@@ -3087,7 +3337,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3349,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3362,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Job) GetJobId() string {
@@ -3240,7 +3490,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3502,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3515,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Member) GetPart() string {
@@ -3308,7 +3558,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3570,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3583,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Verdict) GetAt() string {
@@ -3389,7 +3639,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3651,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3664,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -3563,7 +3813,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3825,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3838,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Run) GetJobId() string {
@@ -3773,7 +4023,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +4035,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +4048,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -4099,7 +4349,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4361,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4374,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4185,7 +4435,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4447,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4460,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Other) GetRecord() string {
@@ -4432,7 +4682,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4694,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4707,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ShapePart) GetName() string {
@@ -4526,7 +4776,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4538,7 +4788,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4551,7 +4801,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -4579,7 +4829,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4841,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4854,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Success) GetOperator() string {
@@ -4647,7 +4897,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +4909,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +4922,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Group) GetQueue() string {
@@ -4806,7 +5056,7 @@ type GroupStory struct {
 
 func (x *GroupStory) Reset() {
 	*x = GroupStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +5068,7 @@ func (x *GroupStory) String() string {
 func (*GroupStory) ProtoMessage() {}
 
 func (x *GroupStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +5081,7 @@ func (x *GroupStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
 func (*GroupStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GroupStory) GetTurns() []*Turn {
@@ -4870,7 +5120,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +5132,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +5145,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Turn) GetRecord() *Record {
@@ -4954,7 +5204,7 @@ type MemberRow struct {
 
 func (x *MemberRow) Reset() {
 	*x = MemberRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5216,7 @@ func (x *MemberRow) String() string {
 func (*MemberRow) ProtoMessage() {}
 
 func (x *MemberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5229,7 @@ func (x *MemberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
 func (*MemberRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MemberRow) GetName() string {
@@ -5021,7 +5271,7 @@ type MemberGeneration struct {
 
 func (x *MemberGeneration) Reset() {
 	*x = MemberGeneration{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5033,7 +5283,7 @@ func (x *MemberGeneration) String() string {
 func (*MemberGeneration) ProtoMessage() {}
 
 func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5046,7 +5296,7 @@ func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
 func (*MemberGeneration) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MemberGeneration) GetNumber() uint32 {
@@ -5075,7 +5325,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5337,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5350,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Condition) GetType() string {
@@ -5148,7 +5398,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5410,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +5423,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Part) GetName() string {
@@ -5263,7 +5513,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5525,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5538,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -5415,7 +5665,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5427,7 +5677,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5440,7 +5690,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Story) GetJob() *Job {
@@ -5501,7 +5751,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5763,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5776,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -5707,7 +5957,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +5969,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +5982,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -5858,7 +6108,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5870,7 +6120,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5883,7 +6133,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -5914,7 +6164,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6176,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6189,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -5997,7 +6247,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6009,7 +6259,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6022,7 +6272,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -6073,7 +6323,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6085,7 +6335,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6098,7 +6348,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LastChange) GetResource() string {
@@ -6151,7 +6401,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6413,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6426,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -6242,7 +6492,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6504,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6517,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -6323,7 +6573,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6585,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6598,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Edit) GetKind() string {
@@ -6396,7 +6646,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6408,7 +6658,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6421,7 +6671,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -6546,7 +6796,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6808,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6821,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Tally) GetKey() string {
@@ -6598,7 +6848,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6860,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6873,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -6655,7 +6905,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +6917,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +6930,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Fate) GetJobId() string {
@@ -6746,7 +6996,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +7008,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +7021,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -6829,7 +7079,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6841,7 +7091,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6854,7 +7104,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Top) GetBy() string {
@@ -6911,7 +7161,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +7173,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +7186,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -7019,7 +7269,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7031,7 +7281,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7044,7 +7294,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StateCount) GetState() string {
@@ -7076,7 +7326,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7338,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7351,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -7163,7 +7413,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7175,7 +7425,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7188,7 +7438,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -7217,7 +7467,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7479,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7492,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -7284,7 +7534,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7296,7 +7546,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7309,7 +7559,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -7347,7 +7597,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7609,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7622,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -7433,7 +7683,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7695,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7708,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -7530,7 +7780,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7542,7 +7792,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7555,7 +7805,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -7610,7 +7860,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7872,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7885,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -7712,7 +7962,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7724,7 +7974,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7737,7 +7987,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -7775,7 +8025,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7787,7 +8037,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7800,7 +8050,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -7858,7 +8108,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +8120,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +8133,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -8085,7 +8335,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
 	"\x0eWhatIfResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xe5\a\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xa4\t\n" +
 	"\fWhatIfResult\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
@@ -8111,8 +8361,34 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\runits_changed\x18\x14 \x01(\x04R\funitsChanged\x12\x1b\n" +
 	"\truns_more\x18\x15 \x01(\x04R\brunsMore\x12(\n" +
 	"\x10run_seconds_more\x18\x16 \x01(\x01R\x0erunSecondsMore\x12V\n" +
-	"\x1bjobs_that_would_have_run_on\x18\x17 \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x16jobsThatWouldHaveRunOnB\a\n" +
-	"\x05_next\"\xab\x01\n" +
+	"\x1bjobs_that_would_have_run_on\x18\x17 \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x16jobsThatWouldHaveRunOn\x12+\n" +
+	"\x05sides\x18\x18 \x03(\v2\x15.refloat.jobs.v1.SideR\x05sides\x12O\n" +
+	"\x16failed_earlier_unknown\x18\x19 \x03(\v2\x19.refloat.jobs.v1.EstimateR\x14failedEarlierUnknown\x12?\n" +
+	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknownB\a\n" +
+	"\x05_next\"\xc3\x02\n" +
+	"\x04Side\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x04R\x04jobs\x12\x18\n" +
+	"\aretries\x18\x03 \x01(\x04R\aretries\x12\x12\n" +
+	"\x04runs\x18\x04 \x01(\x04R\x04runs\x12\x1f\n" +
+	"\vrun_seconds\x18\x05 \x01(\x01R\n" +
+	"runSeconds\x12\x1c\n" +
+	"\tsucceeded\x18\x06 \x01(\x04R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\b \x01(\x04R\tcancelled\x12\x19\n" +
+	"\bnot_over\x18\t \x01(\x04R\anotOver\x12\x1c\n" +
+	"\testimated\x18\n" +
+	" \x01(\x04R\testimated\x127\n" +
+	"\testimates\x18\v \x03(\v2\x19.refloat.jobs.v1.EstimateR\testimates\"\xba\x01\n" +
+	"\bEstimate\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05retry\x18\x03 \x01(\rR\x05retry\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x12\n" +
+	"\x04jobs\x18\x05 \x01(\x04R\x04jobs\x12\x1c\n" +
+	"\tsucceeded\x18\x06 \x01(\x04R\tsucceeded\x12\x0e\n" +
+	"\x02of\x18\a \x01(\x04R\x02of\x12\x14\n" +
+	"\x05basis\x18\b \x01(\tR\x05basis\"\xab\x01\n" +
 	"\vFieldChange\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x17\n" +
 	"\x04from\x18\x02 \x01(\tH\x00R\x04from\x88\x01\x01\x12\x13\n" +
@@ -8924,7 +9200,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -8955,193 +9231,199 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*Policies)(nil),                // 26: refloat.jobs.v1.Policies
 	(*WhatIfResponse)(nil),          // 27: refloat.jobs.v1.WhatIfResponse
 	(*WhatIfResult)(nil),            // 28: refloat.jobs.v1.WhatIfResult
-	(*FieldChange)(nil),             // 29: refloat.jobs.v1.FieldChange
-	(*RuleUse)(nil),                 // 30: refloat.jobs.v1.RuleUse
-	(*Outcomes)(nil),                // 31: refloat.jobs.v1.Outcomes
-	(*WhatIfRow)(nil),               // 32: refloat.jobs.v1.WhatIfRow
-	(*WhatIfChange)(nil),            // 33: refloat.jobs.v1.WhatIfChange
-	(*WhatIfVerdict)(nil),           // 34: refloat.jobs.v1.WhatIfVerdict
-	(*VerifyRequest)(nil),           // 35: refloat.jobs.v1.VerifyRequest
-	(*VerifyResponse)(nil),          // 36: refloat.jobs.v1.VerifyResponse
-	(*ListPartitionsRequest)(nil),   // 37: refloat.jobs.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 38: refloat.jobs.v1.ListPartitionsResponse
-	(*Partition)(nil),               // 39: refloat.jobs.v1.Partition
-	(*Job)(nil),                     // 40: refloat.jobs.v1.Job
-	(*Member)(nil),                  // 41: refloat.jobs.v1.Member
-	(*Verdict)(nil),                 // 42: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 43: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 44: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 45: refloat.jobs.v1.Decision
-	(*Position)(nil),                // 46: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 47: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 48: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 49: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 50: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 51: refloat.jobs.v1.Group
-	(*GroupStory)(nil),              // 52: refloat.jobs.v1.GroupStory
-	(*Turn)(nil),                    // 53: refloat.jobs.v1.Turn
-	(*MemberRow)(nil),               // 54: refloat.jobs.v1.MemberRow
-	(*MemberGeneration)(nil),        // 55: refloat.jobs.v1.MemberGeneration
-	(*Condition)(nil),               // 56: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 57: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 58: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 59: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 60: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 61: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 62: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 63: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 64: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 65: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 66: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 67: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 68: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 69: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 70: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 71: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 72: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 73: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 74: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 75: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 76: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 77: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 78: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 79: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 80: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 81: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 82: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 83: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 84: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 85: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 86: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 87: refloat.jobs.v1.ShadowSummary
-	nil,                             // 88: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 89: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 90: google.protobuf.Struct
+	(*Side)(nil),                    // 29: refloat.jobs.v1.Side
+	(*Estimate)(nil),                // 30: refloat.jobs.v1.Estimate
+	(*FieldChange)(nil),             // 31: refloat.jobs.v1.FieldChange
+	(*RuleUse)(nil),                 // 32: refloat.jobs.v1.RuleUse
+	(*Outcomes)(nil),                // 33: refloat.jobs.v1.Outcomes
+	(*WhatIfRow)(nil),               // 34: refloat.jobs.v1.WhatIfRow
+	(*WhatIfChange)(nil),            // 35: refloat.jobs.v1.WhatIfChange
+	(*WhatIfVerdict)(nil),           // 36: refloat.jobs.v1.WhatIfVerdict
+	(*VerifyRequest)(nil),           // 37: refloat.jobs.v1.VerifyRequest
+	(*VerifyResponse)(nil),          // 38: refloat.jobs.v1.VerifyResponse
+	(*ListPartitionsRequest)(nil),   // 39: refloat.jobs.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 40: refloat.jobs.v1.ListPartitionsResponse
+	(*Partition)(nil),               // 41: refloat.jobs.v1.Partition
+	(*Job)(nil),                     // 42: refloat.jobs.v1.Job
+	(*Member)(nil),                  // 43: refloat.jobs.v1.Member
+	(*Verdict)(nil),                 // 44: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 45: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 46: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 47: refloat.jobs.v1.Decision
+	(*Position)(nil),                // 48: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 49: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 50: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 51: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 52: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 53: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 54: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 55: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 56: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 57: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 58: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 59: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 60: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 61: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 62: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 63: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 64: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 65: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 66: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 67: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 68: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 69: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 70: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 71: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 72: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 73: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 74: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 75: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 76: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 77: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 78: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 79: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 80: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 81: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 82: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 83: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 84: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 85: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 86: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 87: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 88: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 89: refloat.jobs.v1.ShadowSummary
+	nil,                             // 90: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 91: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 92: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	40,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	44,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	45,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	51,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	40,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	59,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	42,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	46,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	47,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	53,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	42,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	61,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	51,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
-	45,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	47,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	74,  // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	80,  // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	53,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	47,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	49,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	76,  // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	82,  // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
 	26,  // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
 	26,  // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	90,  // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	92,  // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
 	28,  // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
-	31,  // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
-	32,  // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
-	33,  // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
-	29,  // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
-	30,  // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	31,  // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
-	34,  // 22: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	34,  // 23: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	88,  // 24: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	90,  // 25: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	39,  // 26: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	42,  // 27: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	43,  // 28: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	41,  // 29: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	46,  // 30: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	46,  // 31: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	48,  // 32: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	50,  // 33: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	49,  // 34: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	56,  // 35: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	57,  // 36: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	50,  // 37: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	52,  // 38: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	53,  // 39: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	54,  // 40: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 41: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	55,  // 42: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	70,  // 43: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	58,  // 44: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	49,  // 45: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	56,  // 46: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	40,  // 47: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	60,  // 48: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	62,  // 49: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	45,  // 50: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	45,  // 51: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	40,  // 52: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	63,  // 53: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	64,  // 54: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	65,  // 55: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	62,  // 56: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	67,  // 57: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	68,  // 58: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	70,  // 59: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	70,  // 60: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	70,  // 61: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	71,  // 62: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	71,  // 63: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	73,  // 64: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	72,  // 65: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	65,  // 66: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	76,  // 67: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	77,  // 68: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	78,  // 69: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	78,  // 70: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	79,  // 71: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	81,  // 72: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	86,  // 73: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	87,  // 74: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	82,  // 75: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	83,  // 76: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	84,  // 77: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	84,  // 78: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	85,  // 79: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	89,  // 80: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	45,  // 81: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 82: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 83: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 84: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 85: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 86: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 87: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 88: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 89: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 90: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 91: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 92: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 93: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21,  // 94: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22,  // 95: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	25,  // 96: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	35,  // 97: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	37,  // 98: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	24,  // 99: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 100: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 101: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 102: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 103: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 104: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 105: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	61,  // 106: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	66,  // 107: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	51,  // 108: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 109: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	69,  // 110: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 111: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	75,  // 112: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23,  // 113: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	27,  // 114: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	36,  // 115: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	38,  // 116: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	45,  // 117: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	100, // [100:118] is the sub-list for method output_type
-	82,  // [82:100] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	33,  // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	34,  // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	35,  // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	31,  // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
+	32,  // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
+	33,  // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	29,  // 22: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
+	30,  // 23: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
+	30,  // 24: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
+	30,  // 25: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
+	36,  // 26: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	36,  // 27: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	90,  // 28: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	92,  // 29: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	41,  // 30: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	44,  // 31: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	45,  // 32: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	43,  // 33: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	48,  // 34: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	48,  // 35: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	50,  // 36: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	52,  // 37: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	51,  // 38: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	58,  // 39: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	59,  // 40: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	52,  // 41: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	54,  // 42: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	55,  // 43: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	56,  // 44: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 45: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	57,  // 46: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	72,  // 47: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	60,  // 48: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	51,  // 49: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	58,  // 50: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	42,  // 51: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	62,  // 52: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	64,  // 53: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	47,  // 54: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	47,  // 55: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	42,  // 56: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	65,  // 57: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	66,  // 58: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	67,  // 59: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	64,  // 60: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	69,  // 61: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	70,  // 62: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	72,  // 63: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	72,  // 64: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	72,  // 65: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	73,  // 66: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	73,  // 67: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	75,  // 68: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	74,  // 69: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	67,  // 70: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	78,  // 71: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	79,  // 72: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	80,  // 73: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	80,  // 74: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	81,  // 75: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	83,  // 76: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	88,  // 77: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	89,  // 78: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	84,  // 79: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	85,  // 80: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	86,  // 81: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	86,  // 82: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	87,  // 83: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	91,  // 84: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	47,  // 85: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 86: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 87: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 88: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 89: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 90: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 91: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 92: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 93: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 94: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 95: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 96: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 97: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	21,  // 98: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	22,  // 99: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	25,  // 100: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	37,  // 101: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	39,  // 102: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	24,  // 103: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 104: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 105: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 106: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 107: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 108: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 109: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	63,  // 110: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	68,  // 111: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	53,  // 112: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 113: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	71,  // 114: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 115: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	77,  // 116: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	23,  // 117: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	27,  // 118: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	38,  // 119: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	40,  // 120: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	47,  // 121: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	104, // [104:122] is the sub-list for method output_type
+	86,  // [86:104] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -9152,43 +9434,43 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[13].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[28].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[29].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[33].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[34].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[40].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[31].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[35].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[36].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[42].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[43].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[45].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[81].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[86].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[70].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[71].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[83].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[88].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   90,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
