@@ -32,6 +32,9 @@ type Queries interface {
 	CountJobs(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
+	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned
+	// decisions are still among them.
+	Hours(f HourFilter) ([]HourCount, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.
@@ -119,6 +122,25 @@ type DecisionCount struct {
 	Code         policy.Code
 	Policy, Rule string
 	Count        uint64
+}
+
+// HourFilter selects hours.
+type HourFilter struct {
+	Queue, Policy string // one of them, or neither: all decisions
+	// From is the first hour, To the one after the last; 0: no limit.
+	From, To int64
+}
+
+// HourOf returns the hour of a time in Unix nanoseconds, counted from 1970.
+func HourOf(time int64) int64 { return time / 3600e9 }
+
+// HourCount counts the decisions of an hour, of one kind and effect, by HourOf of the failure.
+type HourCount struct {
+	Hour    int64
+	Requeue bool
+	Shadow  bool
+	Acted   bool
+	Count   uint64
 }
 
 // JobCount counts the jobs of one state.

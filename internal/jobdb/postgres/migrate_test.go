@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,16 @@ func TestMigrateLists(t *testing.T) {
 	if _, err := old.Exec(ctx, insert(&table.Jobs, columns), args(columns)...); err != nil {
 		t.Fatal(err)
 	}
+	var decisions []*jobdb.Decision
+	for i := range 3 {
+		d := &jobdb.Decision{Where: jobdb.Where{Partition: i}, Acted: true}
+		d.Queue, d.Policy, d.Time, d.Requeue = "q", "p", 1e18+int64(i), i == 1
+		decisions = append(decisions, d)
+	}
+	columns, _ = arrays(&table.Decisions, decisions, limit)
+	if _, err := old.Exec(ctx, insert(&table.Decisions, columns), args(columns)...); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := OpenReader(ctx, at); !errors.Is(err, jobdb.ErrOlder) {
 		t.Errorf("a reader opened it as it is: %v, want ErrOlder", err)
 	}
@@ -51,6 +62,18 @@ func TestMigrateLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if err := r.View(ctx, func(q jobdb.Queries) error {
+		for _, f := range []jobdb.HourFilter{{}, {Queue: "q"}, {Policy: "p"}} {
+			got, err := q.Hours(f)
+			want := []jobdb.HourCount{{Hour: 277_777, Requeue: true, Acted: true, Count: 1}, {Hour: 277_777, Acted: true, Count: 2}}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%+v: the old decisions: %+v, want %+v: %v", f, got, want, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	ids := ""
 	if err := r.View(ctx, func(q jobdb.Queries) error {
 		_, err := q.JobList(&jobdb.Criteria{Queue: "q"}, jobdb.Page{Sort: "submitted", Descending: true, Limit: 9}, func(j *jobdb.Job) error { ids += j.JobID; return nil })

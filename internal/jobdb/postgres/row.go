@@ -137,7 +137,7 @@ func insert[T any](t *table.Of[T], columns []array) string {
 		}
 		fmt.Fprintf(&b, "$%d::%s[]", i+1, c.sql)
 	}
-	b.WriteString(")" + t.Replace())
+	b.WriteString(")" + t.Replace("refloat_"+t.Name))
 	if len(t.Key) > 0 && len(columns) > len(t.Columns) {
 		b.WriteString(", long_keys = excluded.long_keys")
 	}

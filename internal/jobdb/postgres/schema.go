@@ -265,4 +265,14 @@ CREATE INDEX refloat_groups_state ON refloat_groups (state);
 CREATE INDEX refloat_groups_policy ON refloat_groups (substr(policy, 1, 100)) WHERE policy <> '';
 CREATE INDEX refloat_groups_rule ON refloat_groups (substr(rule, 1, 100)) WHERE rule <> '';
 CREATE INDEX refloat_groups_restarts ON refloat_groups (restarts, queue, job_set);
+`, `
+-- Kept counts of decisions by hour: of 0 all, of 1 each queue, of 2 each policy (table/hours.go).
+CREATE TABLE refloat_decision_hours (
+	of smallint NOT NULL, queue text COLLATE "C" NOT NULL, policy text COLLATE "C" NOT NULL, hour bigint NOT NULL, partition integer NOT NULL,
+	requeue boolean NOT NULL, shadow boolean NOT NULL, acted boolean NOT NULL, decisions bigint NOT NULL, long_keys text NOT NULL,
+	PRIMARY KEY (of, queue, policy, hour, partition, requeue, shadow, acted)
+);
+INSERT INTO refloat_decision_hours SELECT 0, '', '', time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+INSERT INTO refloat_decision_hours SELECT 1, queue, '', time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+INSERT INTO refloat_decision_hours SELECT 2, '', policy, time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 `}

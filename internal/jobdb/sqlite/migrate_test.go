@@ -107,6 +107,15 @@ func TestMigrateLists(t *testing.T) {
 		if _, err := old.Exec(insert(&table.Jobs, 1), args...); err != nil {
 			t.Fatal(err)
 		}
+		d := &jobdb.Decision{Where: jobdb.Where{Partition: i}, Acted: true}
+		d.Queue, d.Policy, d.Time, d.Requeue = "q", "p", 1e18+int64(i), i == 1
+		args = table.Decisions.Fields(d, nil)
+		for i := range args {
+			args[i] = table.Plain(args[i])
+		}
+		if _, err := old.Exec(insert(&table.Decisions, 1), args...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
@@ -121,6 +130,18 @@ func TestMigrateLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if err := r.View(ctx, func(q jobdb.Queries) error {
+		for _, f := range []jobdb.HourFilter{{}, {Queue: "q"}, {Policy: "p"}} {
+			got, err := q.Hours(f)
+			want := []jobdb.HourCount{{Hour: 277_777, Requeue: true, Acted: true, Count: 1}, {Hour: 277_777, Acted: true, Count: 2}}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%+v: the old decisions: %+v, want %+v: %v", f, got, want, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	ids := ""
 	if err := r.View(ctx, func(q jobdb.Queries) error {
 		_, err := q.JobList(&jobdb.Criteria{Queue: "q"}, jobdb.Page{Sort: "submitted", Descending: true, Limit: 9}, func(j *jobdb.Job) error { ids += j.JobID; return nil })

@@ -231,4 +231,14 @@ CREATE INDEX groups_state ON groups (state);
 CREATE INDEX groups_policy ON groups (substr(policy, 1, 100)) WHERE policy <> '';
 CREATE INDEX groups_rule ON groups (substr(rule, 1, 100)) WHERE rule <> '';
 CREATE INDEX groups_restarts ON groups (restarts, queue, job_set, grp, partition);
+`, `
+-- Kept counts of decisions by hour: of 0 all, of 1 each queue, of 2 each policy (table/hours.go).
+CREATE TABLE decision_hours (
+	of INTEGER NOT NULL, queue TEXT NOT NULL, policy TEXT NOT NULL, hour INTEGER NOT NULL, partition INTEGER NOT NULL,
+	requeue INTEGER NOT NULL, shadow INTEGER NOT NULL, acted INTEGER NOT NULL, decisions INTEGER NOT NULL,
+	PRIMARY KEY (of, queue, policy, hour, partition, requeue, shadow, acted)
+) STRICT, WITHOUT ROWID;
+INSERT INTO decision_hours SELECT 0, '', '', time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+INSERT INTO decision_hours SELECT 1, queue, '', time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+INSERT INTO decision_hours SELECT 2, '', policy, time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 `}

@@ -11,7 +11,7 @@ import (
 func insert[T any](t *table.Of[T], n int) string {
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ") + ")"
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(t.Columns, ", "),
-		strings.TrimSuffix(strings.Repeat(row+", ", n), ", "), t.Replace())
+		strings.TrimSuffix(strings.Repeat(row+", ", n), ", "), t.Replace(t.Name))
 }
 
 // targets converts pointers to fields into what database/sql can scan into.

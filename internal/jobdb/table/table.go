@@ -16,14 +16,19 @@ type Of[T any] struct {
 	Name    string
 	Key     []string // rows with the same key are replaced; none: rows are only inserted
 	Columns []string
+	Adds    bool                  // the last column, a number, is added to that of the row with the same key
 	Fields  func(*T, []any) []any // appends pointers to the row's fields, in the order of Columns
 }
 
-// Replace is the end of an INSERT that replaces the row with the same key; empty if
-// rows are only inserted.
-func (t *Of[T]) Replace() string {
+// Replace is the end of an INSERT into a table of this name that replaces the row with the
+// same key, or adds to it; empty if rows are only inserted.
+func (t *Of[T]) Replace(name string) string {
 	if len(t.Key) == 0 {
 		return ""
+	}
+	if t.Adds {
+		last := t.Columns[len(t.Columns)-1]
+		return fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %[2]s = %[3]s.%[2]s + excluded.%[2]s", strings.Join(t.Key, ", "), last, name)
 	}
 	var set []string
 	for _, c := range t.Columns {

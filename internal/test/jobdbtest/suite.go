@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"ForgedPlaces", testForgedPlaces},
 		{"Records", testRecords},
 		{"Summary", testSummary},
+		{"Hours", testHours},
 		{"Retries", testRetries},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},
