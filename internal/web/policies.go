@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -102,6 +103,7 @@ type policyPage struct {
 	YAML       string
 	Facts      []fact
 	Rules      table
+	Trend      *trend
 	History    table
 }
 
@@ -130,6 +132,11 @@ func (s *Site) policy(p *page) error {
 	if id.Kind == policyfile.KindPolicy {
 		if shown.Rules, err = s.rulesOf(p, &snap, id.Name); err != nil {
 			return err
+		}
+		if s.Query.Jobs != nil {
+			if shown.Trend, err = s.trendOf(p, "", id.Name, 0, 0); err != nil {
+				return err
+			}
 		}
 	}
 	history, err := s.API.History(p.r.Context(), &pb.HistoryRequest{Kind: id.Kind, Name: id.Name, Limit: 20})
@@ -211,6 +218,8 @@ type generationPage struct {
 	Changes []changed
 	Before  string
 	After   string
+	Numbers table  // of decisions before and after it
+	Trend   *trend // around it
 	Unused  string
 }
 
@@ -247,6 +256,15 @@ func (s *Site) generation(p *page) error {
 	if v.Err != nil {
 		shown.Unused = v.Err.Error()
 		return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)
+	}
+	if shown.Numbers, err = s.beforeAfter(p, v.Time); err != nil {
+		return err
+	}
+	if s.Query.Jobs != nil {
+		const day = int64(24 * time.Hour)
+		if shown.Trend, err = s.trendOf(p, "", "", v.Time-day, v.Time+day); err != nil {
+			return err
+		}
 	}
 	after, err := s.API.Store.At(ctx, number)
 	if err != nil {

@@ -105,6 +105,7 @@ type startPage struct {
 	Counted string // when, if not just now; "": or it is still being counted
 	Figures []figure
 	States  []figure
+	Trend   *trend
 	Rules   table
 	Newest  listing
 }
@@ -129,6 +130,9 @@ func (s *Site) start(p *page) error {
 		if s.Now().Sub(made) > countsAge {
 			shown.Counted = made.UTC().Format(time.RFC3339Nano)
 		}
+	}
+	if shown.Trend, err = s.trendOf(p, "", "", 0, 0); err != nil {
+		return err
 	}
 	l, newest, err := p.list(query.Decisions, "-time")
 	if err != nil {

@@ -52,6 +52,10 @@ func (s *Site) top(p *page) error {
 	shown.Lead = "What caused the most retries. Decisions in shadow, and superseded ones, are not counted: they had no effect."
 	t := &shown.Table
 	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
+	trends := by == "queue" // of which hours are counted
+	if trends {
+		t.Columns = append(t.Columns, column{Name: "Decisions over time"})
+	}
 	var most uint64
 	for _, r := range rows {
 		most = max(most, r.Retries)
@@ -62,6 +66,14 @@ func (s *Site) top(p *page) error {
 			name = text("none")
 		}
 		t.Rows = append(t.Rows, []cell{name, number(size(r.Retries)), {Bar: true, Share: 100 * float64(r.Retries) / float64(max(most, 1))}, number(size(r.Failures)), number(size(r.Jobs))})
+		if trends && r.Key != "" {
+			c, err := s.sparkCell(p, r.Key, "", l.Since, l.Until)
+			if err != nil {
+				return err
+			}
+			last := len(t.Rows) - 1
+			t.Rows[last] = append(t.Rows[last], c)
+		}
 	}
 	newest, err := s.newest(p)
 	if err != nil {
@@ -176,6 +188,7 @@ type queuePage struct {
 	*query.QueueStory
 	Windows  []choice
 	Figures  []figure
+	Trend    *trend // of the whole queue, if it is not about a job set
 	Tallies  []table
 	Outcomes []table
 	Newest   table
@@ -204,6 +217,11 @@ func (s *Site) queue(p *page) error {
 		failed = "" // that list cannot be limited by when jobs ended
 	}
 	shown.Figures = effectFigures(story.Effects(), failed, link("/shadow", "queue", name))
+	if set == "" {
+		if shown.Trend, err = s.trendOf(p, name, "", since, 0); err != nil {
+			return err
+		}
+	}
 	for _, t := range []struct {
 		heading string
 		counts  []query.Tally

@@ -283,6 +283,7 @@ type cell struct {
 	Badge string // the class of a badge around the text
 	Time  string // RFC 3339
 	Note  string // below it
+	Spark *spark
 	Title string
 	Share float64 // of a bar, 0 to 100; with a Text
 	Bar   bool

@@ -1,0 +1,102 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
+
+// Trend is decisions by their effect over time, from kept counts: pruned jobs are still in it.
+type Trend struct {
+	Start time.Time     // of the first step
+	Step  time.Duration // whole hours
+	Steps []Effects     // one for each step
+}
+
+// The length of a trend: what it covers unless it is asked for another time, and the number of steps.
+const (
+	trendHours = 7 * 24
+	trendSteps = 60
+)
+
+// All adds up the steps.
+func (t *Trend) All() (n Effects) {
+	for i := range t.Steps {
+		n.sum(&t.Steps[i])
+	}
+	return n
+}
+
+// At returns the start of a step.
+func (t *Trend) At(step int) time.Time { return t.Start.Add(time.Duration(step) * t.Step) }
+
+// Trend returns the decisions of a queue, of a policy, or all, from one time to another, in Unix nanoseconds. 0: to the newest
+// decision, and from a week before. nil: there is no decision.
+func (s *Source) Trend(ctx context.Context, queue, policy string, from, to int64) (t *Trend, err error) {
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		if to == 0 {
+			if _, err := q.DecisionList(&jobdb.Criteria{Queue: queue, Policy: policy}, jobdb.Page{Sort: "time", Descending: true, Limit: 1}, func(d *jobdb.Decision) error {
+				to = d.Time + 1
+				return nil
+			}); err != nil || to == 0 {
+				return err
+			}
+		}
+		last := jobdb.HourOf(to-1) + 1
+		first := last - trendHours
+		if from != 0 {
+			first = min(jobdb.HourOf(from), last-1)
+		}
+		counts, err := q.Hours(jobdb.HourFilter{Queue: queue, Policy: policy, From: first, To: last})
+		t = trendOf(counts, first, last)
+		return err
+	})
+	return t, err
+}
+
+// trendOf gathers the counts of hours in as many steps as there is room for, of which the last one ends with last.
+func trendOf(counts []jobdb.HourCount, first, last int64) *Trend {
+	step := (last - first + trendSteps - 1) / trendSteps
+	for _, round := range []int64{1, 2, 3, 6, 12, 24, 48, 168} {
+		if round >= step {
+			step = round
+			break
+		}
+	}
+	n := (last - first + step - 1) / step
+	first = last - n*step
+	t := &Trend{Start: time.Unix(first*3600, 0).UTC(), Step: time.Duration(step) * time.Hour, Steps: make([]Effects, n)}
+	for _, c := range counts {
+		t.Steps[(c.Hour-first)/step].add(effectOf(c.Requeue, c.Shadow, c.Acted), c.Count)
+	}
+	return t
+}
+
+// around is how many hours before and after a change are compared.
+const around = 24
+
+// BeforeAfter are the decisions of the 24 hours before the hour of a change, and of those after it, as far as there are any yet. The
+// hour itself is in neither.
+func (s *Source) BeforeAfter(ctx context.Context, change int64) (before, after Effects, err error) {
+	hour := jobdb.HourOf(change)
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		counts, err := q.Hours(jobdb.HourFilter{From: hour - around, To: hour + 1 + around})
+		for _, c := range counts {
+			effect := effectOf(c.Requeue, c.Shadow, c.Acted)
+			switch {
+			case c.Hour < hour:
+				before.add(effect, c.Count)
+			case c.Hour > hour:
+				after.add(effect, c.Count)
+			}
+		}
+		return err
+	})
+	return before, after, err
+}
+
+// sum adds counts.
+func (n *Effects) sum(o *Effects) {
+	n.Retried, n.FailedForGood, n.InShadow, n.Superseded = n.Retried+o.Retried, n.FailedForGood+o.FailedForGood, n.InShadow+o.InShadow, n.Superseded+o.Superseded
+}
