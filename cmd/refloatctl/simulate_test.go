@@ -31,7 +31,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	inProcess(t, "simulate", "--policies", examplesDir, "--set", "settings.globalMaxRetries=0", "--jobs", "200", "--seeds", "3").exits(t, exitFine).
-		prints(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "B - A", "BY RULE", "assumed:")
+		prints(t, "of 200 jobs", "seed 1 (the first of 3)", "KillSwitch", "medians of 3 seeds, too few for confidence intervals", "3 seeds are too few to decide by: use --seeds 10 or more", "B - A", "BY RULE", "assumed:")
 }
 
 // TestSimulateCompares: candidates run under 20 seeds, and the headline says what these are worth; --within has limits.

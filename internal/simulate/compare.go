@@ -64,6 +64,39 @@ type Difference struct {
 	SeedsNeeded *int `json:"seedsNeeded,omitempty"`
 }
 
+// Conclusion says what so many seeds say about a measure, of candidates with these names.
+func (d *Difference) Conclusion(seeds int, first, own string) string {
+	text := fmt.Sprintf("%s is above %s under %d of %d seeds", own, first, d.Agree, seeds)
+	switch {
+	case d.Agree == 0:
+		return fmt.Sprintf("%s and %s are equal under every seed", own, first)
+	case d.Median < 0:
+		text = fmt.Sprintf("%s is below %s under %d of %d seeds", own, first, d.Agree, seeds)
+	}
+	switch {
+	case d.Differs:
+		return text + ", hardly by chance"
+	case d.SeedsNeeded != nil:
+		return fmt.Sprintf("%s, which may be chance; if that share is right, --seeds %d would probably show it", text, *d.SeedsNeeded)
+	default:
+		return "these seeds do not tell them apart"
+	}
+}
+
+// enoughSeeds may tell differences of many measures from chance: of 10 that agree, the chance is 2/1024.
+const enoughSeeds = 10
+
+// FewSeeds says that there are too few seeds to decide by; "": there are enough.
+func FewSeeds(seeds int) string {
+	switch {
+	case seeds >= enoughSeeds:
+		return ""
+	case seeds == 1:
+		return fmt.Sprintf("1 seed is too few to decide by: use --seeds %d or more", enoughSeeds)
+	}
+	return fmt.Sprintf("%d seeds are too few to decide by: use --seeds %d or more", seeds, enoughSeeds)
+}
+
 // Letter names the candidate at a place in a comparison: A to Z, then A1 to Z1, and so on.
 func Letter(i int) string {
 	name := string(rune('A' + i%26))

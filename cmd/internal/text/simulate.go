@@ -133,6 +133,9 @@ func Comparisons(w io.Writer, all []simulate.Comparison) error {
 		fmt.Fprint(w, "; * marks differences that are hardly chance")
 	}
 	fmt.Fprintln(w)
+	if few := simulate.FewSeeds(all[0].Seeds); few != "" {
+		fmt.Fprintln(w, few)
+	}
 	for i := range all {
 		fmt.Fprintf(w, "  %s: %s\n", simulate.Letter(i), query.OneLine(all[i].Candidate))
 	}
@@ -158,7 +161,7 @@ func comparison(w io.Writer, all []simulate.Comparison, i int) error {
 	}
 	for m := range own.Headline {
 		if d := own.Headline[m].Difference; d != nil {
-			fmt.Fprintf(w, "%s: %s\n", own.Headline[m].Name, conclusion(d, own.Seeds, simulate.Letter(0), simulate.Letter(i)))
+			fmt.Fprintf(w, "%s: %s\n", own.Headline[m].Name, d.Conclusion(own.Seeds, simulate.Letter(0), simulate.Letter(i)))
 		}
 	}
 	t = comparisonTable(w, "OTHER MEASURES", i)
@@ -192,25 +195,6 @@ func comparison(w io.Writer, all []simulate.Comparison, i int) error {
 		}
 	}
 	return nil
-}
-
-// conclusion says what so many seeds say about a measure of the headline.
-func conclusion(d *simulate.Difference, seeds int, first, own string) string {
-	text := fmt.Sprintf("%s is above %s under %d of %d seeds", own, first, d.Agree, seeds)
-	switch {
-	case d.Agree == 0:
-		return fmt.Sprintf("%s and %s are equal under every seed", own, first)
-	case d.Median < 0:
-		text = fmt.Sprintf("%s is below %s under %d of %d seeds", own, first, d.Agree, seeds)
-	}
-	switch {
-	case d.Differs:
-		return text + ", hardly by chance"
-	case d.SeedsNeeded != nil:
-		return fmt.Sprintf("%s, which may be chance; if that share is right, --seeds %d would probably show it", text, *d.SeedsNeeded)
-	default:
-		return "these seeds do not tell them apart"
-	}
 }
 
 // always says whether a number was the same under every seed.

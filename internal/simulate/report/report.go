@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	_ "embed" // the page
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/simulate"
@@ -16,7 +18,8 @@ var pageText string
 type page struct {
 	Colors      []template.CSS
 	Seeds       string
-	FewSeeds    bool
+	FewSeeds    string // why they are too few
+	Decides     []verdict
 	Headline    []string
 	Candidates  []candidate
 	Sections    []section
@@ -79,7 +82,10 @@ func Write(w io.Writer, results [][]*simulate.Result, assumed []string) error {
 		p.Colors = append(p.Colors, template.CSS(color))
 	}
 	compared := simulate.Compare(results)
-	p.FewSeeds = compared[0].Headline[0].Low == nil
+	p.FewSeeds = simulate.FewSeeds(compared[0].Seeds)
+	for i := 1; i < len(compared); i++ {
+		p.Decides = append(p.Decides, verdictOf(i, &compared[i]))
+	}
 	for m := range compared[0].Headline {
 		p.Headline = append(p.Headline, compared[0].Headline[m].Name)
 	}
@@ -105,9 +111,51 @@ func candidateOf(i int, c *simulate.Comparison) candidate {
 	number := func(name string) string { return fmt.Sprintf("%.1f", of(name)) }
 	out := candidate{Letter: simulate.Letter(i), Name: clean(c.Candidate), Lost: number("jobs lost"), Retries: number("retries"), Completion: simulate.Seconds(of("completion p95, s"))}
 	for m := range c.Headline {
-		out.Headline = append(out.Headline, fmt.Sprintf("%.1f", c.Headline[m].Median))
+		out.Headline = append(out.Headline, c.Headline[m].String())
 	}
 	return out
+}
+
+// verdict is what decides about a candidate: how it differs from the first one.
+type verdict struct {
+	Heading string
+	// Headline has a sentence for each measure of the headline, with the difference.
+	Headline []string
+	Real     table // the other differences that are hardly chance
+	Rest     string
+}
+
+func verdictOf(i int, c *simulate.Comparison) verdict {
+	own, first := simulate.Letter(i), simulate.Letter(0)
+	v := verdict{Heading: own + " against " + first, Real: table{Head: []string{"Measure", own + " − " + first, "Seeds that agree", "Chance"}}}
+	for m := range c.Headline {
+		of := &c.Headline[m]
+		v.Headline = append(v.Headline, fmt.Sprintf("%s: %s %s; %s", of.Name, own+" − "+first, of.Difference, of.Difference.Conclusion(c.Seeds, first, own)))
+	}
+	type named struct {
+		name string
+		*simulate.Difference
+	}
+	var real []named
+	others := 0
+	take := func(prefix string, measures []simulate.Measure) {
+		for m := range measures {
+			others++
+			if d := measures[m].Difference; d.Differs {
+				real = append(real, named{clean(prefix + measures[m].Name), d})
+			}
+		}
+	}
+	take("", c.Measures)
+	for p := range c.Parts {
+		take(c.Parts[p].Name()+": ", c.Parts[p].Measures)
+	}
+	slices.SortStableFunc(real, func(a, b named) int { return cmp.Compare(a.Chance, b.Chance) }) // the surest first
+	for _, d := range real {
+		v.Real.Rows = append(v.Real.Rows, row{d.name, []cell{{Text: d.String(), Differs: true}, {Text: fmt.Sprintf("%d of %d", d.Agree, c.Seeds)}, {Text: fmt.Sprintf("%.2g", d.Chance)}}})
+	}
+	v.Rest = fmt.Sprintf("%d of %d other measures differ by more than chance.", len(real), others)
+	return v
 }
 
 // comparisons are the tables of all measures: of everything, by queue, by cause and by rule.

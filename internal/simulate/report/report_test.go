@@ -167,9 +167,35 @@ func TestDeterminism(t *testing.T) {
 func TestNothingHappens(t *testing.T) {
 	t.Parallel()
 	text := write(t, [][]*simulate.Result{{{Candidate: "none", Resources: []string{"cpu"}, Queues: []simulate.QueueResult{{Queue: "q"}}}}})
-	for _, want := range []string{"There is nothing to show.", "1 seed", "Fewer than six seeds", "<bdi>none</bdi>"} {
+	for _, want := range []string{"There is nothing to show.", "1 seed is too few to decide by", "<bdi>none</bdi>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
 		}
+	}
+}
+
+// TestWhatDecidesComesFirst: under enough seeds, the page begins with the differences, their intervals, and which of them are real after
+// correction; under three it says that these are too few.
+func TestWhatDecidesComesFirst(t *testing.T) {
+	t.Parallel()
+	of := func(name string, seeds, retries int) (out []*simulate.Result) {
+		for i := range seeds {
+			out = append(out, &simulate.Result{Candidate: name, Seed: uint64(i), Resources: []string{"cpu"}, Tally: simulate.Tally{Jobs: 100, Done: 50 + i%3, DoneInTime: 40 + i%3, Retries: uint64(retries + i)}})
+		}
+		return out
+	}
+	text := write(t, [][]*simulate.Result{of("a", 12, 5), of("b", 12, 9)})
+	decides, rest, ok := strings.Cut(text, "<h2>What decides</h2>")
+	if !ok || strings.Contains(decides, "<svg") || strings.Contains(text, "too few") || !strings.Contains(rest, "<h2>All measures</h2>") {
+		t.Fatalf("what decides is not first: %s", text)
+	}
+	decides, _, _ = strings.Cut(rest, "</section>")
+	for _, want := range []string{"B and A are equal under every seed", "1 of 14 other measures differ by more than chance", "retries</bdi>", "4.0 (4.0 to 4.0)", "12 of 12", "0.00049"} {
+		if !strings.Contains(decides, want) {
+			t.Errorf("what decides does not say %q: %s", want, decides)
+		}
+	}
+	if few := write(t, [][]*simulate.Result{of("a", 3, 5), of("b", 3, 9)}); !strings.Contains(few, "3 seeds are too few to decide by: use --seeds 10 or more") || !strings.Contains(few, "0 of 14 other measures") {
+		t.Errorf("three seeds: %s", few)
 	}
 }
