@@ -132,7 +132,6 @@ func newestHint(cmd *cobra.Command, from query.Answers, asked *query.List) {
 	}
 }
 
-
 // What identifies a row of a watched list.
 func jobID(j *query.Job) any           { return [...]any{j.Partition, j.JobID} }
 func runID(r *query.Run) any           { return [...]any{r.Partition, r.JobID, r.RunID} }

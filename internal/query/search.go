@@ -46,6 +46,14 @@ func Kinds() []string { return append([]string{KindJob}, jobdb.Named...) }
 // pod finds the id of a job in the name of a pod (policy.PodName), or in its beginning.
 var pod = regexp.MustCompile(`^armada-(.*?)(-[0-9]*){0,2}$`)
 
+// JobOfPod returns the beginning of the id of a job in a text that is the beginning of a pod's name, else the text.
+func JobOfPod(text string) string {
+	if m := pod.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return text
+}
+
 // Search finds what has a name. Errors: *Invalid.
 func (s *Source) Search(ctx context.Context, asked SearchQuestion) (*Matches, error) {
 	kinds := asked.Kinds
@@ -125,24 +133,50 @@ func Missing(ctx context.Context, from Answers, c *jobdb.Criteria) *Invalid {
 	return nil
 }
 
+// Names finds names of some kinds but KindJob, up to so many of each, as Search does.
+func (s *Source) Names(ctx context.Context, kinds []string, text string, limit int) (map[string][]string, error) {
+	found := map[string][]string{}
+	inForce, err := s.named(ctx, kinds)
+	if err != nil {
+		return nil, err
+	}
+	return found, s.Jobs(ctx, func(q jobdb.Queries) (err error) {
+		for _, kind := range kinds {
+			if err == nil {
+				found[kind], _, err = namesOf(q, kind, text, limit, inForce[kind])
+			}
+		}
+		return err
+	})
+}
+
+// namesOf finds names of one kind. inForce are some that need not be in the job database.
+func namesOf(q jobdb.Queries, kind, text string, limit int, inForce []string) (names []string, more bool, err error) {
+	names, more, err = q.Names(kind, text, limit)
+	if err == nil && kind == "group" && text != "" && !more { // of gangs, people know the ids
+		var gangs []string
+		gangs, more, err = q.Names(kind, group.OfGang(text), limit)
+		inForce = append(inForce, gangs...)
+	}
+	for _, name := range inForce {
+		if strings.Contains(strings.ToLower(name), strings.ToLower(text)) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > limit {
+		names, more = names[:limit], true
+	}
+	return names, more, err
+}
+
 // matching finds what is of one kind. inForce are names that need not be in the job database.
 func matching(q jobdb.Queries, kind string, asked *SearchQuestion, inForce []string) (found []Match, more bool, err error) {
 	if kind == KindJob {
 		return jobsNamed(q, asked)
 	}
-	names, more, err := q.Names(kind, asked.Text, asked.Limit)
-	if err == nil && kind == "group" && asked.Text != "" && !more { // of gangs, people know the ids
-		var gangs []string
-		gangs, more, err = q.Names(kind, group.OfGang(asked.Text), asked.Limit)
-		inForce = append(inForce, gangs...)
-	}
+	names, more, err := namesOf(q, kind, asked.Text, asked.Limit, inForce)
 	if err != nil {
 		return nil, false, err
-	}
-	for _, name := range inForce {
-		if strings.Contains(strings.ToLower(name), strings.ToLower(asked.Text)) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
 	}
 	for _, name := range names {
 		if kind != "group" {
@@ -164,11 +198,7 @@ func matching(q jobdb.Queries, kind string, asked *SearchQuestion, inForce []str
 
 // jobsNamed finds jobs by the beginning of their ids, or of the names of their pods.
 func jobsNamed(q jobdb.Queries, asked *SearchQuestion) (found []Match, more bool, err error) {
-	id := asked.Text
-	if m := pod.FindStringSubmatch(id); m != nil {
-		id = m[1]
-	}
-	for _, c := range []jobdb.Criteria{{JobID: asked.Text}, {JobPrefix: id}} {
+	for _, c := range []jobdb.Criteria{{JobID: asked.Text}, {JobPrefix: JobOfPod(asked.Text)}} {
 		if c.Empty() || len(found) > 0 {
 			continue
 		}

@@ -1596,7 +1596,7 @@ func (x *Match) GetPartition() int32 {
 
 type TopRetriesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"` // queue, policy, rule, node or category; empty: queue
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"` // queue, set, policy, rule, node or category; empty: queue
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
 	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
