@@ -104,6 +104,8 @@ func TestAnswersOverTheAPI(t *testing.T) {
 		{"queues/" + queue + "/story", []string{"explain", "queue", queue}, "", &pb.QueueStory{}},
 		{"queues/" + queue + "/story?limit=3&job_set=" + url.QueryEscape(set), []string{"explain", "job-set", queue + "/" + set, "--limit", "3"}, "", &pb.QueueStory{}},
 		{"queues/" + queue + "/story?since=2026-11-20T23:38:14Z", []string{"explain", "queue", queue, "--since", "2026-11-20T23:38:14Z"}, "", &pb.QueueStory{}},
+		{"search?text=ra&limit=1000", []string{"search", "ra", "--limit", "0"}, "matches", &pb.Match{}},
+		{"search?text=" + job[:8] + "&kind=job", []string{"search", job[:8], "--kind", "job"}, "matches", &pb.Match{}},
 		{"top/retries?by=rule&limit=5", []string{"top", "retries", "--by", "rule", "--limit", "5"}, "rows", &pb.Top{}},
 		{"shadow/report", []string{"shadow", "report"}, "lines", &pb.ShadowLine{}},
 	} {

@@ -73,7 +73,7 @@ func newGetGroup() *cobra.Command {
 	f.bindServer(cmd)
 	addForms(cmd, &f.output, "table (for people), yaml or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	f.bindSet(cmd)
-	completeArg(cmd, &f.deployment, groupNames)
+	completeArg(cmd, &f.deployment, named("group"))
 	completeValues(cmd, &f.deployment)
 	return cmd
 }
@@ -127,7 +127,7 @@ about it, and how the group ended.`,
 	f.bindServer(cmd)
 	addOutput(cmd, &f.output)
 	f.bindSet(cmd)
-	completeArg(cmd, &f.deployment, groupNames)
+	completeArg(cmd, &f.deployment, named("group"))
 	completeValues(cmd, &f.deployment)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
-	"github.com/refloat/refloat/internal/suggest"
 )
 
 // listFlags are the flags of a list: what it selects, in which order, and how much of it.
@@ -116,23 +114,9 @@ func (f *listFlags) hint(cmd *cobra.Command) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), lookupTime)
 	defer cancel()
 	from := f.answers(nil)
-	for _, c := range []struct{ flag, value string }{{"queue", f.ask.Queue}, {"job-set", f.ask.JobSet}, {"node", f.ask.Node}, {"category", f.ask.Category}, {"group", f.ask.Group}} {
-		if c.value == "" {
-			continue
-		}
-		var names []string
-		there := false
-		err := valueFlags[c.flag](ctx, from, "", func(name, _ string) {
-			there = there || name == c.value
-			if name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		})
-		if err == nil && !there && len(names) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "--%s %q matches nothing recent: %s\n", c.flag, query.OneLine(c.value),
-				query.OneLine(suggest.Fix(c.value, names, "recent ones are "+strings.Join(names[:min(len(names), maxNames)], ", "))))
-			return
-		}
+	if bad := query.Missing(ctx, from, &f.ask.Criteria); bad != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--%s: %s\n", strings.Replace(bad.Param, "set", "job-set", 1), query.OneLine(bad.Err.Error()))
+		return
 	}
 	newestHint(cmd, from, &f.ask)
 }
@@ -147,9 +131,6 @@ func newestHint(cmd *cobra.Command, from query.Answers, asked *query.List) {
 			newest, at.Add(-time.Hour).UTC().Format(time.RFC3339))
 	}
 }
-
-// maxNames bounds the names in a hint.
-const maxNames = 10
 
 // What identifies a row of a watched list.
 func jobID(j *query.Job) any           { return [...]any{j.Partition, j.JobID} }

@@ -136,11 +136,11 @@ func TestNothingFound(t *testing.T) {
 	data := drainedData(t)
 	queue := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--last", "1", "-o", "json").exits(t, exitFine).out).text("queue")
 	for _, c := range []struct{ args, want string }{
-		{"get jobs --queue " + queue + "x", "--queue \"" + queue + "x\" matches nothing recent: did you mean " + queue + "?"},
-		{"get decisions --queue nosuchqueue", "matches nothing recent: recent ones are "},
+		{"get jobs --queue " + queue + "x", "--queue: no queue is called \"" + queue + "x\": did you mean " + queue + "?"},
+		{"get decisions --queue nosuchqueue", "no queue is called \"nosuchqueue\": use one such as "},
 		{"get runs --node cluster-a-node-0", "did you mean cluster-a-node-0"},
 		{"get decisions --since 1h -o json", "the newest decision is about a failure at 20"},
-		{"top --queue nosuchqueue", "matches nothing recent"},
+		{"top --queue nosuchqueue", "no queue is called"},
 		{"explain queue " + queue + " --since 1h -o json", "the newest decision is about a failure at 20"},
 		{"top retries --since 0d", "before --since: try --since 20"},
 	} {

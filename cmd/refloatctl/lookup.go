@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -20,7 +19,7 @@ import (
 const (
 	lookupTime = 2 * time.Second // for a completion
 	maxOffered = 50
-	// lookedAt is the number of newest rows whose values are offered.
+	// lookedAt is the number of names, or of newest rows, that are looked at.
 	lookedAt = 1000
 )
 
@@ -143,12 +142,8 @@ func completeValues(cmd *cobra.Command, from asker) {
 
 // valueFlags are the flags that completeValues completes.
 var valueFlags = map[string]lookup{
-	"job": jobIDs, "group": groupNames, "queue": queues,
-	"job-set":  ofJobs(func(j *query.Job) string { return j.JobSet }),
-	"node":     ofRuns(func(r *query.Run) string { return r.Node }),
-	"category": ofRuns(func(r *query.Run) string { return r.Category }),
-	"policy":   ofDecisions(func(d *audit.Decision) string { return d.Policy }),
-	"rule":     ofDecisions(func(d *audit.Decision) string { return d.Rule }),
+	"job": jobIDs, "group": named("group"), "queue": queues, "job-set": named("set"), "node": named("node"), "category": named("category"),
+	"policy": named("policy"), "rule": named("rule"),
 }
 
 func completeFlag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
@@ -167,38 +162,31 @@ func jobIDs(ctx context.Context, from query.Answers, begun string, offer func(st
 	return err
 }
 
-func groupNames(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
-	_, err := from.ListGroups(ctx, &query.List{Limit: lookedAt}, func(g *query.Group) error {
-		offer(g.Group, fmt.Sprintf("%s %s, %s", g.Queue, g.JobSet, g.State))
+var queues = named("queue")
+
+// named finds names of a kind of query.Kinds.
+func named(kind string) lookup {
+	return func(ctx context.Context, from query.Answers, begun string, offer func(string, string)) error {
+		found, err := from.Search(ctx, query.SearchQuestion{Text: begun, Kinds: []string{kind}, Limit: lookedAt})
+		if err != nil {
+			return err
+		}
+		for _, m := range found.Matches {
+			about := ""
+			if m.Queue != "" {
+				about = fmt.Sprintf("%s %s, %s", m.Queue, m.JobSet, m.State)
+			}
+			offer(m.Name, about)
+		}
 		return nil
-	})
-	return err
-}
-
-var queues = ofJobs(func(j *query.Job) string { return j.Queue })
-
-// jobSets finds job sets as `explain job-set` names them.
-var jobSets = ofJobs(func(j *query.Job) string { return j.Queue + "/" + j.JobSet })
-
-// valuesOf finds values of the newest of a list.
-func valuesOf[T any](ask func(query.Answers, context.Context, *query.List, func(T) error) (string, error), newest string, value func(T) string) lookup {
-	return func(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
-		_, err := ask(from, ctx, &query.List{Limit: lookedAt, Sort: newest}, func(v T) error {
-			offer(value(v), "")
-			return nil
-		})
-		return err
 	}
 }
 
-func ofJobs(value func(*query.Job) string) lookup {
-	return valuesOf(query.Answers.ListJobs, "-submitted", value)
-}
-
-func ofRuns(value func(*query.Run) string) lookup {
-	return valuesOf(query.Answers.ListRuns, "-leased", value)
-}
-
-func ofDecisions(value func(*audit.Decision) string) lookup {
-	return valuesOf(query.Answers.ListDecisions, "-time", value)
+// jobSets finds job sets of the newest jobs as `explain job-set` names them.
+func jobSets(ctx context.Context, from query.Answers, _ string, offer func(string, string)) error {
+	_, err := from.ListJobs(ctx, &query.List{Limit: lookedAt, Sort: "-submitted"}, func(j *query.Job) error {
+		offer(j.Queue+"/"+j.JobSet, "")
+		return nil
+	})
+	return err
 }

@@ -95,7 +95,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
-	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newTop(), newExport(), newTail(), newLint(), newJobDB(),
+	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newSearch(), newTop(), newExport(), newTail(), newLint(), newJobDB(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
 		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume(), newAvoid(), newTrust())
 	root.AddCommand(newPolicyTools()...)

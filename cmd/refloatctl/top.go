@@ -25,8 +25,8 @@ func newTopRetries() *cobra.Command {
 	var f listFlags
 	by := "queue"
 	cmd := &cobra.Command{
-		Use:   "retries (--data DIR | --job-db URL | --server HOST:PORT) [--by queue|policy|rule|node|category]",
-		Short: "Count retries and failures by queue, policy, rule, node or category",
+		Use:   "retries (--data DIR | --job-db URL | --server HOST:PORT) [--by queue|set|policy|rule|node|category]",
+		Short: "Count retries and failures by queue, job set, policy, rule, node or category",
 		Long: `Count effective decisions, those with the most retries first: how many retried, how
 many failed the job for good, and how many jobs that were. Decisions in shadow, and
 superseded ones, had no effect and are not counted.`,
@@ -49,7 +49,7 @@ superseded ones, had no effect and are not counted.`,
 	f.bindServer(cmd)
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
-	flags.StringVar(&by, "by", by, "what to count by: queue, policy, rule, node or category")
+	flags.StringVar(&by, "by", by, "what to count by: queue, set (job set), policy, rule, node or category")
 	flags.StringVar(&f.ask.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only jobs of this job set")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only what this policy decided")
@@ -64,7 +64,7 @@ superseded ones, had no effect and are not counted.`,
 func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	counted := show.Rows[query.Top]{
 		Columns: []show.Column[query.Top]{
-			{Heading: map[string]string{"queue": "QUEUE", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], Cell: func(t query.Top) string { return t.Key }},
+			{Heading: map[string]string{"queue": "QUEUE", "set": "JOB SET", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], Cell: func(t query.Top) string { return t.Key }},
 			{Heading: "RETRIES", Cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
 			{Heading: "FAILED FOR GOOD", Cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
 			{Heading: "JOBS", Cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},

@@ -71,14 +71,14 @@ func ParseSort(text string, sorts []string) (sort string, descending bool, err e
 
 // Top is what a list of the most frequent ones is about.
 type Top struct {
-	Key      string // the queue, policy, rule, node or category; "": none
+	Key      string // the queue, job set, policy, rule, node or category; "": none
 	Retries  uint64
 	Failures uint64
 	Jobs     uint64 // with a retry or a failure
 }
 
 // Tops are what effective decisions can be counted by.
-var Tops = []string{"queue", "policy", "rule", "node", "category"}
+var Tops = []string{"queue", "set", "policy", "rule", "node", "category"}
 
 // ErrToken reports that a continuation token is not one of this list.
 var ErrToken = errors.New("this is not a continuation of this list: give the token that the page before ended with, and the same criteria and order")

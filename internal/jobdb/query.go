@@ -28,6 +28,9 @@ type Queries interface {
 	// Top counts the effective decisions that the criteria select, by one of Tops, those
 	// with the most retries first. 0: no limit.
 	Top(by string, c *Criteria, limit int) ([]Top, error)
+	// Names returns up to so many names of one sort (Named) that contain a text, whatever the case; first those that begin
+	// with it, and all for "". more: there may be others; it looks at MaxNames names that do not begin with the text.
+	Names(of, text string, limit int) (names []string, more bool, err error)
 	// CountJobs counts the jobs that the criteria select.
 	CountJobs(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
@@ -67,6 +70,12 @@ type Queries interface {
 	// Contents returns all rows of one partition.
 	Contents(partition int) (*Contents, error)
 }
+
+// Named are the sorts of names that Names finds: of everything that has a row, not only of what failed.
+var Named = []string{"queue", "set", "group", "node", "category", "policy", "rule"}
+
+// MaxNames bounds the names that Names looks at for those that contain a text.
+const MaxNames = 10_000
 
 // Moded is implemented by Queries of a database that also has Armada's own tables.
 type Moded interface {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +33,7 @@ func views() []string {
 	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
 	return []string{
 		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
-		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/queue?name=" + url.QueryEscape("q"+hostile),
+		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
 		"/nope",
@@ -62,7 +63,7 @@ func TestErrors(t *testing.T) {
 		{"GET", "/decisions?since=yesterday", 400, "want a duration"},
 		{"GET", "/decisions?sort=colour", 400, "use log or time"},
 		{"GET", "/decisions?continue=zzz", 400, "not a continuation"},
-		{"GET", "/top?by=colour", 400, "use queue, policy"},
+		{"GET", "/top?by=colour", 400, "use queue, set, policy"},
 		{"GET", "/policy?name=nope", 404, "does not exist"},
 		{"GET", "/policy?kind=Nope&name=x", 400, "kind"},
 		{"GET", "/generation?number=999", 404, "There is no such generation"},
@@ -176,7 +177,7 @@ func TestUpdates(t *testing.T) {
 	t.Parallel()
 	d := running(t)
 	_, body := ask(t, "GET", d.url+"/decisions?queue=genomics", "")
-	m := regexp.MustCompile(`data-hx-get="([^"]*)"`).FindStringSubmatch(body)
+	m := regexp.MustCompile(`data-hx-get="([^"]*)" data-hx-trigger="every`).FindStringSubmatch(body)
 	if m == nil {
 		t.Fatal("the list does not update itself")
 	}
@@ -188,7 +189,7 @@ func TestUpdates(t *testing.T) {
 	if resp.StatusCode != 200 || !strings.HasPrefix(strings.TrimSpace(body), `<div id="live"`) {
 		t.Errorf("changed: %d %.100s", resp.StatusCode, body)
 	}
-	if _, body = ask(t, "GET", d.url+"/decisions?live=off", ""); strings.Contains(body, "data-hx-get") {
+	if _, body = ask(t, "GET", d.url+"/decisions?live=off", ""); strings.Contains(body, `data-hx-trigger="every`) {
 		t.Error("updates cannot be stopped")
 	}
 }
@@ -202,8 +203,109 @@ func TestSearch(t *testing.T) {
 	if resp, body := ask(t, "GET", d.url+"/search?q=01m7", ""); resp.StatusCode != 200 || strings.Count(body, "<tr>") != 51 {
 		t.Errorf("many matches: %d with %d rows", resp.StatusCode, strings.Count(body, "<tr>"))
 	}
-	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "No job has an id that begins with") {
+	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") {
 		t.Error("no match is not said")
+	}
+}
+
+// TestSearchKinds: what is called like a text is found whatever it is, and is where its link leads.
+func TestSearchKinds(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	for _, c := range []struct{ q, kind, to string }{
+		{"armada-01m7xn681y99tqr9907k6hqh4d-0-1", "", "/job?id=01m7xn681y99tqr9907k6hqh4d"},
+		{"GENOMIC", "queue", "/queue?name=genomics"},
+		{"raining", "policy", "/policy?name=training"},
+		{"oo", "rule", "/decisions?rule=oom"},
+	} {
+		resp, _ := ask(t, "GET", d.url+"/search?"+url.Values{"q": {c.q}, "kind": {c.kind}}.Encode(), "")
+		to := resp.Header.Get("Location")
+		if resp.StatusCode != 303 || !strings.HasPrefix(to, c.to) {
+			t.Errorf("%q: %d to %s, want %s", c.q, resp.StatusCode, to, c.to)
+			continue
+		}
+		if resp, body := ask(t, "GET", d.url+to, ""); resp.StatusCode != 200 {
+			t.Errorf("%s: %d %s", to, resp.StatusCode, text(body))
+		}
+	}
+	_, body := ask(t, "GET", d.url+"/search?q=e", "")
+	for _, want := range []string{"queue", "job set", "node", "policy", "rule"} {
+		if !strings.Contains(body, `data-label="Kind">`+want+"<") {
+			t.Errorf("no %s is found in %s", want, text(body))
+		}
+	}
+	if resp, body := ask(t, "GET", d.url+"/search?q=e&kind=colour", ""); resp.StatusCode != 400 || !strings.Contains(body, "use job, queue") {
+		t.Errorf("an unknown kind: %d %s", resp.StatusCode, text(body))
+	}
+}
+
+// TestFilters: filters offer names, also those that contain what was typed; and a wrong one stays as it was typed, with what is
+// wrong beside it.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	if _, body := ask(t, "GET", d.url+"/jobs", ""); !strings.Contains(body, `<input id="f-queue" name="queue" value="" autocomplete="off" spellcheck="false" list="n-queue"`) ||
+		!regexp.MustCompile(`<datalist id="n-queue">[^/]*<option value="genomics">`).MatchString(body) {
+		t.Errorf("the field for queues offers none: %.3000s", body)
+	}
+	if resp, body := ask(t, "GET", d.url+"/names?queue=NOMI", "", "HX-Request", "true"); resp.StatusCode != 200 || body != `<option value="genomics"></option>` {
+		t.Errorf("queues with NOMI: %d %s", resp.StatusCode, body)
+	}
+	if resp, _ := ask(t, "GET", d.url+"/names?queue=NOMI", ""); resp.Header.Get("Location") != "/search?kind=queue&q=NOMI" {
+		t.Errorf("as a page: %d %s", resp.StatusCode, resp.Header.Get("Location"))
+	}
+	for _, c := range []struct {
+		path       string
+		code       int
+		field, why string
+	}{
+		{"/decisions?since=yesterday&queue=genomics", 400, `name="since" value="yesterday"`, "want a duration"},
+		{"/decisions?until=1x&rule=oom", 400, `name="until" value="1x"`, "want a duration"},
+		{"/decisions?code=Nope", 400, `<option selected>Nope</option>`, "use RuleRetry"},
+		{"/jobs?state=Asleep", 400, `<option selected>Asleep</option>`, "use Unknown"},
+		{"/jobs?waiting=no", 400, `<option selected>no</option>`, "want yes"},
+		{"/runs?state=Asleep", 400, `<option selected>Asleep</option>`, "use Unknown"},
+		{"/groups?state=Asleep", 400, `<option selected>Asleep</option>`, "use "},
+		{"/top?since=x", 400, `name="since" value="x"`, "want a duration"},
+		{"/?since=x", 400, `name="since" value="x"`, "want a duration"},
+		{"/jobs?queue=genomic", 200, `name="queue" value="genomic"`, "did you mean genomics?"},
+		{"/decisions?rule=ooom", 200, `name="rule" value="ooom"`, "did you mean oom?"},
+		{"/top?queue=genomic", 200, `name="queue" value="genomic"`, "did you mean genomics?"},
+	} {
+		resp, body := ask(t, "GET", d.url+c.path, "")
+		if beside := regexp.MustCompile(`aria-invalid="true" aria-describedby="(e-[a-z]*)"`).FindStringSubmatch(body); resp.StatusCode != c.code || !strings.Contains(body, c.field) ||
+			beside == nil || !regexp.MustCompile(`id="`+beside[1]+`" role="alert">[^<]*`+regexp.QuoteMeta(c.why)).MatchString(body) {
+			t.Errorf("%s = %d, want %d with %s and %q beside: %.2500s", c.path, resp.StatusCode, c.code, c.field, c.why, body)
+		}
+	}
+}
+
+// TestRepeats: decisions that say the same of a job are one row, and each can be shown; a list leads to its counts, and they
+// back to it, with the same filters.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	const job = "01m7xn681y99tqr9907k6hqh4d"
+	_, body := ask(t, "GET", d.url+"/decisions?job="+job, "")
+	_, each := ask(t, "GET", d.url+"/decisions?repeats=each&job="+job, "")
+	rows, all, folded := strings.Count(body, "<tr>")-1, strings.Count(each, "<tr>")-1, 0
+	for _, m := range regexp.MustCompile(`>(\d+) × the same job<`).FindAllStringSubmatch(body, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil || n < 2 {
+			t.Errorf("%s", m[0])
+		}
+		folded += n - 1
+	}
+	if rows+folded != all || folded == 0 || strings.Contains(each, "× the same job") {
+		t.Errorf("%d rows and %d that are collapsed, want %d", rows, folded, all)
+	}
+	_, body = ask(t, "GET", d.url+"/decisions?queue=genomics&since=2020-01-01", "")
+	if !strings.Contains(body, `<a href="/top?by=node&amp;queue=genomics&amp;since=2020-01-01">node</a>`) {
+		t.Errorf("no way to the counts by node: %s", body)
+	}
+	_, body = ask(t, "GET", d.url+"/top?by=set&queue=genomics&since=2020-01-01", "")
+	if !regexp.MustCompile(`href="/decisions\?queue=genomics&amp;set=[^&"]+&amp;since=2020-01-01"`).MatchString(body) || !strings.Contains(body, "Retries by job set") {
+		t.Errorf("no way back: %s", body)
 	}
 }
 

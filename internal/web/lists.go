@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,9 @@ type listing struct {
 	More    []filter // shown on demand
 	Open    bool     // because one of More is set
 	Chosen  []chosen
+	ByLabel string
+	By      []choice // the same, counted by something, or more of some kind
+	Repeats []choice // whether repeats are collapsed
 	Table   table
 	Hidden  map[string]string // parameters that the form keeps
 }
@@ -29,6 +33,9 @@ type listing struct {
 type filter struct {
 	Name, Label, Value, Hint string
 	Options                  []string // none: a text
+	Values                   []string // of a text, some that it may have
+	Complete                 bool     // it has a name of a kind of query.Kinds, its own
+	Problem                  string   // what is wrong with it
 }
 
 // chosen is a filter in use, with the address of the list without it.
@@ -39,7 +46,7 @@ var errNoJobs = problem{http.StatusNotImplemented, "No job database here", "This
 // fields are those by which a list is filtered, and of which the second part is shown on demand.
 func fields(list string) (first, more []filter) {
 	field := func(name, label, hint string, options ...string) filter {
-		return filter{name, label, "", hint, options}
+		return filter{Name: name, Label: label, Hint: hint, Options: options, Complete: slices.Contains(query.Kinds(), name) && name != query.KindJob}
 	}
 	queue, set, group := field("queue", "Queue", ""), field("set", "Job set", ""), field("group", "Group", "")
 	rule, policy := field("rule", "Rule", ""), field("policy", "Policy", "")
@@ -67,27 +74,71 @@ func fieldNames(list string) (names []string) {
 	return names
 }
 
-// filled sets the values that were asked for.
-func (p *page) filled(filters []filter) []filter {
+// offered is how many names a filter offers.
+const offered = 50
+
+// filled sets the values that were asked for, and names that a filter may have.
+func (p *page) filled(filters []filter) ([]filter, error) {
+	var kinds []string
 	for i := range filters {
-		filters[i].Value = p.arg(filters[i].Name)
+		f := &filters[i]
+		f.Value = p.arg(f.Name)
+		if f.Complete {
+			kinds = append(kinds, f.Name)
+		}
+		if len(f.Options) > 0 && f.Value != "" && !slices.Contains(f.Options, f.Value) {
+			f.Options = append(slices.Clip(f.Options), f.Value) // it is refused, and is there to be seen
+		}
 	}
-	return filters
+	if p.fragment {
+		return filters, nil // the form stays as it is
+	}
+	names, err := p.site.Query.Names(p.ctx, kinds, "", offered)
+	for i := range filters {
+		filters[i].Values = names[filters[i].Name]
+	}
+	return filters, err
 }
 
-// list reads what is asked for of a list, in this order if none is.
+// names offers names for a filter that begin with what was typed, or contain it; whoever asks for a page gets them as a search.
+func (s *Site) names(p *page) error {
+	if s.Query.Jobs == nil {
+		return errNoJobs
+	}
+	p.to = "/search"
+	for kind := range p.form {
+		if !p.fragment {
+			p.to = link(p.to, "q", p.arg(kind), "kind", kind)
+			return nil
+		}
+		p.to = ""
+		found, err := s.Query.Names(p.ctx, []string{kind}, p.arg(kind), offered)
+		if err != nil {
+			return err
+		}
+		p.live = "options"
+		return p.show("list", "Names", "", &listing{Filters: []filter{{Values: found[kind]}}})
+	}
+	return nil
+}
+
+// list reads what is asked for of a list, in this order if none is. Of what cannot be asked for, it returns the form too.
 func (p *page) list(name, order string) (*query.List, *listing, error) {
 	if p.site.Query.Jobs == nil {
 		return nil, nil, errNoJobs
 	}
 	l := &query.List{Sort: cmp.Or(p.arg("sort"), order), Limit: pageRows, Continue: p.arg("continue")}
-	shown := &listing{Hidden: map[string]string{"sort": p.arg("sort"), "live": p.arg("live")}}
+	shown := &listing{Hidden: map[string]string{"sort": p.arg("sort"), "live": p.arg("live"), "repeats": p.arg("repeats")}}
 	first, more := fields(name)
-	shown.Filters, shown.More = p.filled(first), p.filled(more)
-	for i, f := range append(slices.Clip(shown.Filters), shown.More...) {
+	all, err := p.filled(append(first, more...))
+	if err != nil {
+		return nil, nil, err
+	}
+	shown.Filters, shown.More = all[:len(first)], all[len(first):]
+	for i, f := range all {
 		if f.Value != "" {
 			shown.Chosen = append(shown.Chosen, chosen{f.Label, f.Value, p.with(f.Name, "", "continue", "")})
-			shown.Open = shown.Open || i >= len(shown.Filters)
+			shown.Open = shown.Open || i >= len(first)
 		}
 	}
 	l.Criteria = jobdb.Criteria{
@@ -101,15 +152,51 @@ func (p *page) list(name, order string) (*query.List, *listing, error) {
 		l.Codes = []string{c}
 	}
 	if w := p.arg("waiting"); w != "" && w != "yes" {
-		return nil, nil, &query.Invalid{Param: "waiting", Err: fmt.Errorf("%q: want yes", w)}
+		return l, shown, &query.Invalid{Param: "waiting", Err: fmt.Errorf("%q: want yes", w)}
 	}
-	var err error
-	for name, to := range map[string]*int64{"since": &l.Since, "until": &l.Until} {
-		if *to, err = query.Moment(p.arg(name), p.site.Now()); err != nil {
-			return nil, nil, &query.Invalid{Param: name, Err: err}
+	for _, x := range []struct {
+		name string
+		to   *int64
+	}{{"since", &l.Since}, {"until", &l.Until}} {
+		if *x.to, err = query.Moment(p.arg(x.name), p.site.Now()); err != nil {
+			return l, shown, &query.Invalid{Param: x.name, Err: err}
 		}
 	}
 	return l, shown, l.Check(name)
+}
+
+// mark says beside a filter what is wrong with it. It reports whether there is such a filter.
+func (l *listing) mark(bad *query.Invalid) bool {
+	for _, filters := range [][]filter{l.Filters, l.More} {
+		for i := range filters {
+			if filters[i].Name == bad.Param {
+				filters[i].Problem = sentence(bad.Err.Error())
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refused shows the form of a list again, with what is wrong beside the filter; an error that is about none is returned.
+func (p *page) refused(title string, shown *listing, err error) error {
+	bad, ok := errors.AsType[*query.Invalid](err)
+	if !ok || shown == nil || !shown.mark(bad) {
+		return err
+	}
+	p.status, p.live = http.StatusBadRequest, ""
+	shown.Table.Empty = "Nothing is listed: correct the filter."
+	return p.show("list", title, p.r.URL.Path, shown)
+}
+
+// missing says beside a filter of an empty list that nothing has this name.
+func (p *page) missing(l *query.List, shown *listing) {
+	if len(shown.Table.Rows) > 0 || p.fragment {
+		return
+	}
+	if bad := query.Missing(p.ctx, &p.site.Query, &l.Criteria); bad != nil {
+		shown.mark(bad)
+	}
 }
 
 // paged adds the ways to other pages of a list.
@@ -209,23 +296,56 @@ func decisionRow(d *audit.Decision) []cell {
 	}
 }
 
+// decisionRows are rows of decisions, of which those that say the same of one job may be one.
+type decisionRows struct {
+	all    [][]cell
+	each   bool           // is shown
+	at     map[string]int // rows, by what they say
+	counts []int
+}
+
+// decisionRows collapses repeats unless the address says otherwise, and offers the other way.
+func (p *page) decisionRows(shown *listing) *decisionRows {
+	each := p.arg("repeats") == "each"
+	shown.Repeats = []choice{{"collapsed", p.with("repeats", ""), !each}, {"each", p.with("repeats", "each"), each}}
+	return &decisionRows{each: each, at: map[string]int{}}
+}
+
+func (rows *decisionRows) add(d *audit.Decision) error {
+	same := fmt.Sprint(d.Partition, " ", d.JobID, "\x00", query.EffectOf(d), d.Requeues(), d.Code, d.Policy, "\x00", d.Rule)
+	i, repeated := rows.at[same]
+	if !repeated || rows.each {
+		rows.at[same] = len(rows.all)
+		rows.all, rows.counts = append(rows.all, decisionRow(d)), append(rows.counts, 1)
+		return nil
+	}
+	rows.counts[i]++
+	c := &rows.all[i][1]
+	c.Note, c.NoteLink = fmt.Sprintf("%d × the same job", rows.counts[i]), link("/decisions", "job", d.JobID, "repeats", "each")
+	return nil
+}
+
 func (s *Site) decisions(p *page) error {
 	l, shown, err := p.list(query.Decisions, "-time")
 	if err != nil {
-		return err
+		return p.refused("Decisions", shown, err)
 	}
 	shown.Lead = "What was decided on each failed run, newest first. A number under Run opens the explanation."
 	t := &shown.Table
 	*t = table{Caption: "Decisions", Columns: decisionColumns(), Empty: "No decision matches these filters."}
-	next, err := s.Query.ListDecisions(p.ctx, l, func(d *audit.Decision) error {
-		t.Rows = append(t.Rows, decisionRow(d))
-		return nil
-	})
+	rows := p.decisionRows(shown)
+	next, err := s.Query.ListDecisions(p.ctx, l, rows.add)
 	if err != nil {
 		return err
 	}
+	t.Rows = rows.all
+	shown.ByLabel = "Group by"
+	for _, by := range jobdb.Tops {
+		shown.By = append(shown.By, choice{Name: kindNames[by], Link: p.on("/top", "by", by, "sort", "", "continue", "", "live", "", "repeats", "")})
+	}
 	p.sortable(t, map[int]string{0: "time"}, l.Sort)
 	p.paged(t, next)
+	p.missing(l, shown)
 	if l.Continue == "" && l.Sort == "-time" {
 		t.Now = p.liveFrom("live", "table", "5s", t.Rows)
 	}
@@ -235,14 +355,14 @@ func (s *Site) decisions(p *page) error {
 func (s *Site) jobs(p *page) error {
 	l, shown, err := p.list(query.Jobs, "-submitted")
 	if err != nil {
-		return err
+		return p.refused("Jobs", shown, err)
 	}
 	shown.Lead = "Jobs, newest first. To find out why jobs failed for good, filter by state Failed and open one."
 	if p.arg("state") == jobdb.JobFailed.String() {
 		shown.Lead = "Jobs that failed for good. Open one to find out why."
 	}
 	t := &shown.Table
-	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Retry after", "Submitted", "Ended"), Empty: "No job matches these filters."}
+	*t = table{Caption: "Jobs", Columns: jobColumns(), Empty: "No job matches these filters."}
 	next, err := s.Query.ListJobs(p.ctx, l, func(j *query.Job) error {
 		t.Rows = append(t.Rows, jobRow(j))
 		return nil
@@ -252,7 +372,13 @@ func (s *Site) jobs(p *page) error {
 	}
 	p.sortable(t, map[int]string{0: "id", 5: "runs", 6: "retry-after", 7: "submitted", 8: "ended"}, l.Sort)
 	p.paged(t, next)
+	p.missing(l, shown)
 	return p.show("list", "Jobs", "/jobs", shown)
+}
+
+// jobColumns are those of jobRow.
+func jobColumns() []column {
+	return columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Retry after", "Submitted", "Ended")
 }
 
 func jobRow(j *query.Job) []cell {
@@ -275,7 +401,7 @@ func jobRow(j *query.Job) []cell {
 func (s *Site) runs(p *page) error {
 	l, shown, err := p.list(query.Runs, "-leased")
 	if err != nil {
-		return err
+		return p.refused("Runs", shown, err)
 	}
 	shown.Lead = "Runs, newest first, with the error that ended each."
 	t := &shown.Table
@@ -289,6 +415,7 @@ func (s *Site) runs(p *page) error {
 	}
 	p.sortable(t, map[int]string{4: "leased", 5: "ended"}, l.Sort)
 	p.paged(t, next)
+	p.missing(l, shown)
 	return p.show("list", "Runs", "/runs", shown)
 }
 
@@ -326,7 +453,7 @@ func clip(s string, n int) string {
 func (s *Site) groups(p *page) error {
 	l, shown, err := p.list(query.Groups, "")
 	if err != nil {
-		return err
+		return p.refused("Groups", shown, err)
 	}
 	shown.Lead = "Groups of jobs that restart together."
 	t := &shown.Table
@@ -340,43 +467,103 @@ func (s *Site) groups(p *page) error {
 	}
 	p.sortable(t, map[int]string{0: "name", 5: "restarts"}, l.Sort)
 	p.paged(t, next)
+	p.missing(l, shown)
 	return p.show("list", "Groups", "/groups", shown)
 }
 
-// search shows the job that the text names, by its id or the beginning of it.
+// search shows what the text names: a job by the beginning of its id, anything else by a part of its name.
 func (s *Site) search(p *page) error {
 	if s.Query.Jobs == nil {
 		return errNoJobs
 	}
-	q := p.arg("q")
-	shown := &listing{Lead: "Enter the id of a job, or the beginning of it."}
+	q, only := p.arg("q"), p.arg("kind")
+	shown := &listing{Lead: "Enter the beginning of a job's id or of its pod's name, or a part of the name of a queue, job set, group, node, policy or rule."}
 	t := &shown.Table
-	*t = table{Caption: "Jobs", Columns: columns("Job", "Queue", "Job set", "Group", "State", "Runs>", "Retry after", "Submitted", "Ended")}
-	if q != "" {
-		t.Empty = fmt.Sprintf("No job has an id that begins with %q. A job that was pruned from the job database is found by its full id only.", q)
-		shown.Lead = fmt.Sprintf("Jobs whose id begins with %q.", q)
-		place := p.arg("continue")
-		asked := []jobdb.Criteria{{JobID: q}, {JobPrefix: q}}
-		if place != "" {
-			asked = asked[1:] // only the list of beginnings has more pages
+	*t = table{Caption: "Found"}
+	if q == "" {
+		return p.show("list", "Search", "", shown)
+	}
+	asked := query.SearchQuestion{Text: q}
+	if only != "" {
+		asked.Kinds, asked.Limit = []string{only}, 1000
+	}
+	found, err := s.Query.Search(p.ctx, asked)
+	if err != nil {
+		return err
+	}
+	jobs := 0
+	for i := range found.Matches {
+		if found.Matches[i].Kind == query.KindJob {
+			jobs++
 		}
-		for _, c := range asked {
-			if len(t.Rows) > 0 {
-				break
-			}
-			next, err := s.Query.ListJobs(p.ctx, &query.List{Criteria: c, Limit: pageRows, Continue: place}, func(j *query.Job) error {
-				t.Rows = append(t.Rows, jobRow(j))
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			p.paged(t, next)
+	}
+	place := p.arg("continue")
+	switch {
+	case len(found.Matches) == 1 && place == "":
+		p.to = matchLink(&found.Matches[0])
+		return nil
+	case len(found.Matches) == 0:
+		t.Empty = fmt.Sprintf("Nothing is called like %q. Of a job and its pods, give the beginning; a job that was pruned from the job database is found by its full id only.", q)
+		shown.Lead = ""
+		return p.show("list", "Search", "", shown)
+	case jobs == len(found.Matches):
+		return s.searchJobs(p, shown, q)
+	}
+	shown.Lead = fmt.Sprintf("What is called like %q.", q)
+	t.Columns = columns("Kind", "Name", "Queue", "Job set", "State")
+	for i := range found.Matches {
+		m := &found.Matches[i]
+		row := []cell{text(kindNames[m.Kind]), {Text: m.Name, Link: matchLink(m), Class: "mono"}, named(m.Queue, p0("/queue", "name", m.Queue)), named(m.JobSet, p0("/jobs", "set", m.JobSet)), {}}
+		if m.State != "" {
+			row[4] = badge(m.State, kind(m.State))
 		}
-		if len(t.Rows) == 1 && place == "" {
-			p.to = t.Rows[0][0].Link
-			return nil
+		t.Rows = append(t.Rows, row)
+	}
+	shown.ByLabel = "More"
+	for _, more := range found.More {
+		if only == "" {
+			shown.By = append(shown.By, choice{Name: kindNames[more], Link: p.with("kind", more)})
 		}
 	}
 	return p.show("list", "Search", "", shown)
+}
+
+// searchJobs lists jobs whose ids begin with a text, in pages.
+func (s *Site) searchJobs(p *page, shown *listing, q string) error {
+	t := &shown.Table
+	*t = table{Caption: "Jobs", Columns: jobColumns()}
+	shown.Lead = fmt.Sprintf("Jobs whose id begins with %q.", q)
+	next, err := s.Query.ListJobs(p.ctx, &query.List{Criteria: jobdb.Criteria{JobPrefix: query.JobOfPod(q)}, Limit: pageRows, Continue: p.arg("continue")}, func(j *query.Job) error {
+		t.Rows = append(t.Rows, jobRow(j))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.paged(t, next)
+	return p.show("list", "Search", "", shown)
+}
+
+// kindNames are the kinds of things that are found, as people read them.
+var kindNames = map[string]string{
+	query.KindJob: "job", "queue": "queue", "set": "job set", "group": "group", "node": "node", "category": "category", "policy": "policy", "rule": "rule",
+}
+
+// matchLink is where something that was found is shown.
+func matchLink(m *query.Match) string {
+	switch m.Kind {
+	case query.KindJob:
+		return jobLink(m.Partition, m.Name)
+	case "queue":
+		return link("/queue", "name", m.Name)
+	case "group":
+		return link("/group", "queue", m.Queue, "set", m.JobSet, "name", m.Name)
+	case "node", "category":
+		return link("/runs", m.Kind, m.Name)
+	case "policy":
+		return link("/policy", "name", m.Name)
+	case "rule":
+		return link("/decisions", "rule", m.Name)
+	}
+	return link("/jobs", m.Kind, m.Name)
 }

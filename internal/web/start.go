@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -136,7 +135,7 @@ func (s *Site) start(p *page) error {
 	}
 	l, newest, err := p.list(query.Decisions, "-time")
 	if err != nil {
-		return err
+		return p.refused("Newest decisions", newest, err)
 	}
 	l.Limit = 12
 	t := &newest.Table
@@ -144,12 +143,12 @@ func (s *Site) start(p *page) error {
 	if len(newest.Chosen) > 0 {
 		t.Empty = "No decision matches these filters."
 	}
-	if _, err = s.Query.ListDecisions(p.ctx, l, func(d *audit.Decision) error {
-		t.Rows = append(t.Rows, decisionRow(d))
-		return nil
-	}); err != nil {
+	rows := p.decisionRows(newest)
+	if _, err = s.Query.ListDecisions(p.ctx, l, rows.add); err != nil {
 		return err
 	}
+	t.Rows = rows.all
+	p.missing(l, newest)
 	t.Now = p.liveFrom("live", "table", "3s", t.Rows)
 	shown.Newest = *newest
 	return p.show("start", "What happened to failed runs", "/", shown)

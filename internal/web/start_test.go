@@ -28,6 +28,8 @@ func (slowCounts) DecisionList(*jobdb.Criteria, jobdb.Page, func(*jobdb.Decision
 	return nil, nil
 }
 
+func (slowCounts) Names(string, string, int) ([]string, bool, error) { return nil, false, nil }
+
 // TestSlowCounts: counting may take longer than making a page. The page is there without counts, and with them when they have
 // been made, once for all; when the page ends, counting does.
 func TestSlowCounts(t *testing.T) {

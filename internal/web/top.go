@@ -30,7 +30,7 @@ type choice struct {
 func (s *Site) top(p *page) error {
 	l, shown, err := p.list(query.Decisions, "")
 	if err != nil {
-		return err
+		return p.refused("What causes the most retries", shown, err)
 	}
 	by := p.arg("by")
 	if by == "" {
@@ -38,34 +38,33 @@ func (s *Site) top(p *page) error {
 	}
 	top := topPage{}
 	shown.Hidden["by"] = p.arg("by")
-	shown.Filters = []filter{{"since", "Since", p.arg("since"), "1h, or a time", nil}, {"until", "Until", p.arg("until"), "10m, or a time", nil}, {"queue", "Queue", p.arg("queue"), "", nil}, {"rule", "Rule", p.arg("rule"), "", nil}}
-	shown.More = nil
-	l.Limit = 50
+	l.Limit = 0 // a share is one of all of them
 	rows, err := s.Query.TopRetries(p.ctx, by, l)
 	if err != nil {
 		return err
 	}
 	for _, key := range jobdb.Tops {
-		top.By = append(top.By, choice{key, p.with("by", key), key == by})
+		top.By = append(top.By, choice{kindNames[key], p.with("by", key), key == by})
 	}
 	top.Windows = windows(p)
 	shown.Lead = "What caused the most retries. Decisions in shadow, and superseded ones, are not counted: they had no effect."
 	t := &shown.Table
-	*t = table{Caption: "Retries by " + by, Columns: columns(title(by), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
+	*t = table{Caption: "Retries by " + kindNames[by], Columns: columns(title(kindNames[by]), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
 	trends := by == "queue" // of which hours are counted
 	if trends {
 		t.Columns = append(t.Columns, column{Name: "Decisions over time"})
 	}
-	var most uint64
+	var all uint64
 	for _, r := range rows {
-		most = max(most, r.Retries)
+		all += r.Retries
 	}
-	for _, r := range rows {
+	for _, r := range rows[:min(len(rows), 50)] {
+		share := 100 * float64(r.Retries) / float64(max(all, 1))
 		name := cell{Text: r.Key, Link: p.about(by, r.Key)}
 		if r.Key == "" {
 			name = text("none")
 		}
-		t.Rows = append(t.Rows, []cell{name, number(size(r.Retries)), {Bar: true, Share: 100 * float64(r.Retries) / float64(max(most, 1))}, number(size(r.Failures)), number(size(r.Jobs))})
+		t.Rows = append(t.Rows, []cell{name, number(size(r.Retries)), {Bar: true, Share: share, Text: fmt.Sprintf("%.0f %%", share)}, number(size(r.Failures)), number(size(r.Jobs))})
 		if trends && r.Key != "" {
 			c, err := s.sparkCell(p, r.Key, "", l.Since, l.Until)
 			if err != nil {
@@ -75,6 +74,7 @@ func (s *Site) top(p *page) error {
 			t.Rows[last] = append(t.Rows[last], c)
 		}
 	}
+	p.missing(l, shown)
 	newest, err := s.newest(p)
 	if err != nil {
 		return err
@@ -89,10 +89,10 @@ func (s *Site) top(p *page) error {
 
 // about is the list behind a row.
 func (p *page) about(by, key string) string {
-	if by == "queue" {
+	if by == "queue" && len(p.form) <= 1 {
 		return link("/queue", "name", key)
 	}
-	return link("/decisions", by, key, "since", p.arg("since"), "until", p.arg("until"))
+	return p.on("/decisions", by, key, "by", "")
 }
 
 // newest returns the time of the newest decision; "": there is none.

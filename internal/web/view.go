@@ -162,7 +162,10 @@ func (p *page) Asked() string {
 }
 
 // with returns the address of this page with other values; an empty value removes one.
-func (p *page) with(pairs ...string) string {
+func (p *page) with(pairs ...string) string { return p.on(p.r.URL.Path, pairs...) }
+
+// on returns the address of a page with the values of this one and others.
+func (p *page) on(path string, pairs ...string) string {
 	v := url.Values{}
 	for name, values := range p.form {
 		if name != "seen" && len(values) > 0 && values[0] != "" {
@@ -175,7 +178,7 @@ func (p *page) with(pairs ...string) string {
 			v.Set(pairs[i], pairs[i+1])
 		}
 	}
-	return address(p.r.URL.Path, v)
+	return address(path, v)
 }
 
 func address(path string, v url.Values) string {
@@ -284,9 +287,11 @@ type cell struct {
 	Time  string // RFC 3339
 	Note  string // below it
 	Spark *spark
-	Title string
-	Share float64 // of a bar, 0 to 100; with a Text
-	Bar   bool
+	// NoteLink is where the note leads; "": nowhere.
+	NoteLink string
+	Title    string
+	Share    float64 // of a bar, 0 to 100; with a Text
+	Bar      bool
 }
 
 func text(s string) cell         { return cell{Text: s} }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -115,12 +116,13 @@ type route struct {
 func (s *Site) router() map[string]route {
 	list := func(list string, more ...string) []string { return append(fieldNames(list), more...) }
 	return map[string]route{
-		"/":           {get: s.start, query: list(query.Decisions, "live", "seen")},
-		"/decisions":  {get: s.decisions, query: list(query.Decisions, "sort", "continue", "live", "seen")},
+		"/":           {get: s.start, query: list(query.Decisions, "live", "seen", "repeats")},
+		"/decisions":  {get: s.decisions, query: list(query.Decisions, "sort", "continue", "live", "seen", "repeats")},
 		"/jobs":       {get: s.jobs, query: list(query.Jobs, "sort", "continue")},
 		"/runs":       {get: s.runs, query: list(query.Runs, "sort", "continue")},
 		"/groups":     {get: s.groups, query: list(query.Groups, "sort", "continue")},
-		"/search":     {get: s.search, query: []string{"q", "continue"}},
+		"/search":     {get: s.search, query: []string{"q", "kind", "continue"}},
+		"/names":      {get: s.names, query: jobdb.Named},
 		"/job":        {get: s.job, query: []string{"id", "partition", "live", "seen"}},
 		"/explain":    {get: s.explain, query: []string{"id", "partition", "run", "why-not"}},
 		"/group":      {get: s.group, query: []string{"queue", "set", "name"}},

@@ -227,7 +227,11 @@ func (s *Site) shadow(p *page) error {
 	if err != nil {
 		return &query.Invalid{Param: "since", Err: err}
 	}
-	shown := shadowPage{Filter: []filter{{"queue", "Queue", p.arg("queue"), "", nil}, {"since", "Since", p.arg("since"), "24h, or a time", nil}}}
+	filters, err := p.filled([]filter{{Name: "queue", Label: "Queue", Complete: true}, {Name: "since", Label: "Since", Hint: "24h, or a time"}})
+	if err != nil {
+		return err
+	}
+	shown := shadowPage{Filter: filters}
 	queues, err := s.Query.ShadowReport(p.ctx, p.arg("queue"), since)
 	if err != nil {
 		return err

@@ -213,6 +213,15 @@ func atMost(limit int) int32 {
 	return int32(min(limit, maxPage))
 }
 
+// Search implements query.Answers.
+func (c *Client) Search(ctx context.Context, asked query.SearchQuestion) (*query.Matches, error) {
+	out := &query.Matches{}
+	err := one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.SearchResponse, error) {
+		return p.Search(ctx, &pb.SearchRequest{Text: asked.Text, Kind: asked.Kinds, Limit: atMost(asked.Limit)})
+	})
+	return out, err
+}
+
 // TopRetries implements query.Answers.
 func (c *Client) TopRetries(ctx context.Context, by string, l *query.List) ([]query.Top, error) {
 	var out struct{ Rows []query.Top }

@@ -142,6 +142,23 @@ func (s *Service) ListGroups(ctx context.Context, r *pb.ListGroupsRequest) (*pb.
 	return out, err
 }
 
+// Search implements pb.JobsServer.
+func (s *Service) Search(ctx context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
+	limit, err := pageSize("limit", r.Limit, defaultTop)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.SearchResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		found, err := from.Search(ctx, query.SearchQuestion{Text: r.Text, Kinds: r.Kind, Limit: limit})
+		if err == nil {
+			out, err = fill(out, found)
+		}
+		return err
+	})
+	return out, err
+}
+
 // TopRetries implements pb.JobsServer.
 func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.TopRetriesResponse, error) {
 	l, err := s.criteria(r)

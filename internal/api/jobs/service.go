@@ -66,7 +66,7 @@ func owns(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/refloat/v1/")
 	first, _, _ := strings.Cut(rest, "/")
 	switch first {
-	case "jobs", "runs", "decisions", "groups", "queues", "top", "summary", "shadow", "whatif", "verify", "partitions", "watch":
+	case "jobs", "runs", "decisions", "groups", "queues", "search", "top", "summary", "shadow", "whatif", "verify", "partitions", "watch":
 		return ok
 	}
 	return false

@@ -165,3 +165,43 @@ func TestPages(t *testing.T) {
 	defer reader.Close()
 	jobdbtest.Pages(t, reader, decisions)
 }
+
+// TestNames: names are found, each by a look into an index.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	ctx, at := t.Context(), pgtest.Database(t)
+	db, err := Open(ctx, at, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	jobdbtest.Names(t, db, func() jobdb.Reader {
+		reader, err := OpenReader(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reader
+	})
+	tx, err := db.BeginPlain(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)                                                             //nolint:errcheck // nothing is to stay
+	if _, err := tx.Exec(ctx, "ANALYZE; SET LOCAL enable_seqscan = off"); err != nil { // the tables are small
+		t.Fatal(err)
+	}
+	for _, q := range jobdbtest.NamesAsked(t) {
+		query := numbered(q.SQL("refloat_", ""))
+		steps, err := tx.Query(ctx, "EXPLAIN (ANALYZE, TIMING OFF) "+query, keys(q.Args)...) // only what runs shows all of such a plan
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(steps, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan := strings.Join(lines, "\n"); strings.Count(plan, "Index Cond: (") < 2 || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort") {
+			t.Errorf("%s\n%s", query, plan)
+		}
+	}
+}

@@ -172,3 +172,27 @@ func TestCountsByIndex(t *testing.T) {
 		}
 	}
 }
+
+// TestNames: names are found, each by a look into an index.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	path := made(t)
+	db, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	jobdbtest.Names(t, db, func() jobdb.Reader {
+		reader, err := OpenReader(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reader
+	})
+	for _, q := range jobdbtest.NamesAsked(t) {
+		plan := planOf(t, db, q.SQL("", hint), q.Args...)
+		if strings.Count(plan, "SEARCH ") < 2 || strings.Count(plan, "SCAN ") != strings.Count(plan, "SCAN names")+strings.Count(plan, "SCAN CONSTANT") || strings.Contains(plan, "TEMP") {
+			t.Errorf("%s:\n%s", q.SQL("", hint), plan)
+		}
+	}
+}

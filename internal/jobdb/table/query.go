@@ -13,6 +13,7 @@ import (
 // Query is one SELECT, as a Source runs it. Every text argument is a job id, a run id,
 // a queue, a job set, or the name or id of a group.
 type Query struct {
+	With    string // of a table before the statement, with ? for the first ones of Args, and braces as in Where
 	Columns []string
 	From    string // a table's name
 	// Where are conditions that must all hold, with ? for arguments, {table} for the name of another table, and a tilde before a
@@ -45,7 +46,11 @@ func (q *Query) SQL(prefix, hint string) string {
 		from = "(" + q.Of.SQL(prefix, hint) + ")"
 	}
 	tables := strings.NewReplacer("{", prefix, "}", "", "~", hint)
-	return tables.Replace("SELECT " + strings.Join(q.Columns, ", ") + " FROM " + from + " AS " + q.From + q.Conditions() + q.Rest)
+	with := ""
+	if q.With != "" {
+		with = "WITH " + q.With + " "
+	}
+	return tables.Replace(with + "SELECT " + strings.Join(q.Columns, ", ") + " FROM " + from + " AS " + q.From + q.Conditions() + q.Rest)
 }
 
 // Source runs queries for Queries, all on one snapshot of a database.

@@ -230,7 +230,7 @@ const ofDecision = "x.job_id = decisions.job_id AND x.run_id = decisions.run_id 
 
 // keys are what decisions are counted by.
 var keys = map[string]string{
-	"queue": "~queue", "policy": "~policy",
+	"queue": "~queue", "set": "~job_set", "policy": "~policy",
 	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
 	"node":     "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
 	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",

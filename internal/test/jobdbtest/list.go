@@ -343,7 +343,7 @@ func testTop(t *testing.T, db Database, r *rand.Rand, l *listed) {
 					if d.Rule != "" {
 						rule = d.Policy + "/" + d.Rule
 					}
-					key := map[string]string{"queue": d.Queue, "policy": d.Policy, "rule": rule, "node": cmp.Or(v.Error.Node, v.Node), "category": v.Error.Category}[by]
+					key := map[string]string{"queue": d.Queue, "set": d.JobSet, "policy": d.Policy, "rule": rule, "node": cmp.Or(v.Error.Node, v.Node), "category": v.Error.Category}[by]
 					n := want[key]
 					n.Key = key
 					if d.Requeue {

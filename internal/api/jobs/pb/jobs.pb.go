@@ -1398,9 +1398,205 @@ func (x *GetQueueStoryRequest) GetSince() string {
 	return ""
 }
 
+type SearchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`    // empty: any
+	Kind          []string               `protobuf:"bytes,2,rep,name=kind,proto3" json:"kind,omitempty"`    // job, queue, set, group, node, category, policy and rule; none: all
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // of each kind, at most 1000; 0: 10
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchRequest) Reset() {
+	*x = SearchRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchRequest) ProtoMessage() {}
+
+func (x *SearchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
+func (*SearchRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SearchRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SearchRequest) GetKind() []string {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *SearchRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SearchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Matches       []*Match               `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	More          []string               `protobuf:"bytes,2,rep,name=more,proto3" json:"more,omitempty"` // kinds of which there may be others
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResponse) Reset() {
+	*x = SearchResponse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResponse) ProtoMessage() {}
+
+func (x *SearchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
+func (*SearchResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SearchResponse) GetMatches() []*Match {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *SearchResponse) GetMore() []string {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+type Match struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"` // of a job or a group
+	JobSet        string                 `protobuf:"bytes,4,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Partition     int32                  `protobuf:"varint,6,opt,name=partition,proto3" json:"partition,omitempty"` // of a job
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Match) Reset() {
+	*x = Match{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Match) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Match) ProtoMessage() {}
+
+func (x *Match) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Match.ProtoReflect.Descriptor instead.
+func (*Match) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Match) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Match) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Match) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Match) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *Match) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Match) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
 type TopRetriesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"` // queue, policy, rule, node or category; empty: queue
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"` // queue, set, policy, rule, node or category; empty: queue
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
 	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
@@ -1418,7 +1614,7 @@ type TopRetriesRequest struct {
 
 func (x *TopRetriesRequest) Reset() {
 	*x = TopRetriesRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1626,7 @@ func (x *TopRetriesRequest) String() string {
 func (*TopRetriesRequest) ProtoMessage() {}
 
 func (x *TopRetriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1639,7 @@ func (x *TopRetriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRetriesRequest.ProtoReflect.Descriptor instead.
 func (*TopRetriesRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{19}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TopRetriesRequest) GetBy() string {
@@ -1539,7 +1735,7 @@ type TopRetriesResponse struct {
 
 func (x *TopRetriesResponse) Reset() {
 	*x = TopRetriesResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1747,7 @@ func (x *TopRetriesResponse) String() string {
 func (*TopRetriesResponse) ProtoMessage() {}
 
 func (x *TopRetriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1760,7 @@ func (x *TopRetriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRetriesResponse.ProtoReflect.Descriptor instead.
 func (*TopRetriesResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{20}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TopRetriesResponse) GetRows() []*Top {
@@ -1582,7 +1778,7 @@ type GetSummaryRequest struct {
 
 func (x *GetSummaryRequest) Reset() {
 	*x = GetSummaryRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1790,7 @@ func (x *GetSummaryRequest) String() string {
 func (*GetSummaryRequest) ProtoMessage() {}
 
 func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1803,7 @@ func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSummaryRequest.ProtoReflect.Descriptor instead.
 func (*GetSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{21}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 type GetShadowReportRequest struct {
@@ -1620,7 +1816,7 @@ type GetShadowReportRequest struct {
 
 func (x *GetShadowReportRequest) Reset() {
 	*x = GetShadowReportRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1828,7 @@ func (x *GetShadowReportRequest) String() string {
 func (*GetShadowReportRequest) ProtoMessage() {}
 
 func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1841,7 @@ func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportRequest.ProtoReflect.Descriptor instead.
 func (*GetShadowReportRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{22}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetShadowReportRequest) GetQueue() string {
@@ -1671,7 +1867,7 @@ type GetShadowReportResponse struct {
 
 func (x *GetShadowReportResponse) Reset() {
 	*x = GetShadowReportResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1879,7 @@ func (x *GetShadowReportResponse) String() string {
 func (*GetShadowReportResponse) ProtoMessage() {}
 
 func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1892,7 @@ func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportResponse.ProtoReflect.Descriptor instead.
 func (*GetShadowReportResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{23}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetShadowReportResponse) GetLines() []*ShadowLine {
@@ -1720,7 +1916,7 @@ type WatchDecisionsRequest struct {
 
 func (x *WatchDecisionsRequest) Reset() {
 	*x = WatchDecisionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1928,7 @@ func (x *WatchDecisionsRequest) String() string {
 func (*WatchDecisionsRequest) ProtoMessage() {}
 
 func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1941,7 @@ func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDecisionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDecisionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchDecisionsRequest) GetQueue() string {
@@ -1806,7 +2002,7 @@ type WhatIfRequest struct {
 
 func (x *WhatIfRequest) Reset() {
 	*x = WhatIfRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2014,7 @@ func (x *WhatIfRequest) String() string {
 func (*WhatIfRequest) ProtoMessage() {}
 
 func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +2027,7 @@ func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
 func (*WhatIfRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WhatIfRequest) GetCandidates() []*Policies {
@@ -1901,7 +2097,7 @@ type Policies struct {
 
 func (x *Policies) Reset() {
 	*x = Policies{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2109,7 @@ func (x *Policies) String() string {
 func (*Policies) ProtoMessage() {}
 
 func (x *Policies) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2122,7 @@ func (x *Policies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policies.ProtoReflect.Descriptor instead.
 func (*Policies) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Policies) GetName() string {
@@ -1952,7 +2148,7 @@ type WhatIfResponse struct {
 
 func (x *WhatIfResponse) Reset() {
 	*x = WhatIfResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2160,7 @@ func (x *WhatIfResponse) String() string {
 func (*WhatIfResponse) ProtoMessage() {}
 
 func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2173,7 @@ func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
 func (*WhatIfResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WhatIfResponse) GetResults() []*WhatIfResult {
@@ -2021,7 +2217,7 @@ type WhatIfResult struct {
 
 func (x *WhatIfResult) Reset() {
 	*x = WhatIfResult{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2229,7 @@ func (x *WhatIfResult) String() string {
 func (*WhatIfResult) ProtoMessage() {}
 
 func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2242,7 @@ func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResult.ProtoReflect.Descriptor instead.
 func (*WhatIfResult) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WhatIfResult) GetRecord() string {
@@ -2251,7 +2447,7 @@ type Side struct {
 
 func (x *Side) Reset() {
 	*x = Side{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2459,7 @@ func (x *Side) String() string {
 func (*Side) ProtoMessage() {}
 
 func (x *Side) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2472,7 @@ func (x *Side) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Side.ProtoReflect.Descriptor instead.
 func (*Side) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Side) GetName() string {
@@ -2373,7 +2569,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2581,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2594,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Estimate) GetPolicy() string {
@@ -2471,7 +2667,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2679,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2692,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FieldChange) GetField() string {
@@ -2549,7 +2745,7 @@ type RuleUse struct {
 
 func (x *RuleUse) Reset() {
 	*x = RuleUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2757,7 @@ func (x *RuleUse) String() string {
 func (*RuleUse) ProtoMessage() {}
 
 func (x *RuleUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2770,7 @@ func (x *RuleUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleUse.ProtoReflect.Descriptor instead.
 func (*RuleUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RuleUse) GetPolicy() string {
@@ -2633,7 +2829,7 @@ type Outcomes struct {
 
 func (x *Outcomes) Reset() {
 	*x = Outcomes{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2841,7 @@ func (x *Outcomes) String() string {
 func (*Outcomes) ProtoMessage() {}
 
 func (x *Outcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2854,7 @@ func (x *Outcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
 func (*Outcomes) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Outcomes) GetSucceeded() uint64 {
@@ -2711,7 +2907,7 @@ type WhatIfRow struct {
 
 func (x *WhatIfRow) Reset() {
 	*x = WhatIfRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2919,7 @@ func (x *WhatIfRow) String() string {
 func (*WhatIfRow) ProtoMessage() {}
 
 func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2932,7 @@ func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRow.ProtoReflect.Descriptor instead.
 func (*WhatIfRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WhatIfRow) GetQueue() string {
@@ -2807,7 +3003,7 @@ type WhatIfChange struct {
 
 func (x *WhatIfChange) Reset() {
 	*x = WhatIfChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3015,7 @@ func (x *WhatIfChange) String() string {
 func (*WhatIfChange) ProtoMessage() {}
 
 func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3028,7 @@ func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfChange.ProtoReflect.Descriptor instead.
 func (*WhatIfChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WhatIfChange) GetPartition() int32 {
@@ -2928,7 +3124,7 @@ type WhatIfVerdict struct {
 
 func (x *WhatIfVerdict) Reset() {
 	*x = WhatIfVerdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3136,7 @@ func (x *WhatIfVerdict) String() string {
 func (*WhatIfVerdict) ProtoMessage() {}
 
 func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3149,7 @@ func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfVerdict.ProtoReflect.Descriptor instead.
 func (*WhatIfVerdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WhatIfVerdict) GetOutcome() string {
@@ -3022,7 +3218,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3230,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3243,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *VerifyRequest) GetAllowWaiting() bool {
@@ -3073,7 +3269,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3281,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3294,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *VerifyResponse) GetReport() *structpb.Struct {
@@ -3116,7 +3312,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3324,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3337,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 type ListPartitionsResponse struct {
@@ -3153,7 +3349,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3361,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3374,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -3208,7 +3404,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3416,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3429,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Partition) GetPartition() int32 {
@@ -3337,7 +3533,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3545,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3558,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Job) GetJobId() string {
@@ -3490,7 +3686,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3698,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3711,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetPart() string {
@@ -3558,7 +3754,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3766,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3779,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Verdict) GetAt() string {
@@ -3639,7 +3835,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3847,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3860,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -3813,7 +4009,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4021,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4034,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Run) GetJobId() string {
@@ -4023,7 +4219,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4231,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4244,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -4349,7 +4545,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4557,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4570,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4435,7 +4631,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4447,7 +4643,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4460,7 +4656,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Other) GetRecord() string {
@@ -4682,7 +4878,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +4890,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +4903,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ShapePart) GetName() string {
@@ -4776,7 +4972,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4984,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +4997,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -4829,7 +5025,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5037,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5050,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Success) GetOperator() string {
@@ -4897,7 +5093,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5105,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5118,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Group) GetQueue() string {
@@ -5056,7 +5252,7 @@ type GroupStory struct {
 
 func (x *GroupStory) Reset() {
 	*x = GroupStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5068,7 +5264,7 @@ func (x *GroupStory) String() string {
 func (*GroupStory) ProtoMessage() {}
 
 func (x *GroupStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5081,7 +5277,7 @@ func (x *GroupStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
 func (*GroupStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GroupStory) GetTurns() []*Turn {
@@ -5120,7 +5316,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5132,7 +5328,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5145,7 +5341,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Turn) GetRecord() *Record {
@@ -5204,7 +5400,7 @@ type MemberRow struct {
 
 func (x *MemberRow) Reset() {
 	*x = MemberRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5412,7 @@ func (x *MemberRow) String() string {
 func (*MemberRow) ProtoMessage() {}
 
 func (x *MemberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5425,7 @@ func (x *MemberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
 func (*MemberRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MemberRow) GetName() string {
@@ -5271,7 +5467,7 @@ type MemberGeneration struct {
 
 func (x *MemberGeneration) Reset() {
 	*x = MemberGeneration{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5283,7 +5479,7 @@ func (x *MemberGeneration) String() string {
 func (*MemberGeneration) ProtoMessage() {}
 
 func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5296,7 +5492,7 @@ func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
 func (*MemberGeneration) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MemberGeneration) GetNumber() uint32 {
@@ -5325,7 +5521,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5337,7 +5533,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5350,7 +5546,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Condition) GetType() string {
@@ -5398,7 +5594,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5606,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5619,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Part) GetName() string {
@@ -5513,7 +5709,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5721,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5734,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -5665,7 +5861,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +5873,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +5886,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Story) GetJob() *Job {
@@ -5751,7 +5947,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5763,7 +5959,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5776,7 +5972,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -5957,7 +6153,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5969,7 +6165,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5982,7 +6178,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -6108,7 +6304,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6316,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6329,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -6164,7 +6360,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6176,7 +6372,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6189,7 +6385,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -6247,7 +6443,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6455,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6468,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -6323,7 +6519,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6531,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6544,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LastChange) GetResource() string {
@@ -6401,7 +6597,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6413,7 +6609,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6426,7 +6622,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -6492,7 +6688,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6700,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6713,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -6573,7 +6769,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +6781,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +6794,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Edit) GetKind() string {
@@ -6646,7 +6842,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6854,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6867,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -6796,7 +6992,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6808,7 +7004,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6821,7 +7017,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Tally) GetKey() string {
@@ -6848,7 +7044,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6860,7 +7056,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6873,7 +7069,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -6905,7 +7101,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6917,7 +7113,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6930,7 +7126,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Fate) GetJobId() string {
@@ -6996,7 +7192,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7008,7 +7204,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7021,7 +7217,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -7079,7 +7275,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7091,7 +7287,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7104,7 +7300,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Top) GetBy() string {
@@ -7161,7 +7357,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7173,7 +7369,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7186,7 +7382,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -7269,7 +7465,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7281,7 +7477,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7294,7 +7490,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StateCount) GetState() string {
@@ -7326,7 +7522,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7534,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7351,7 +7547,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -7413,7 +7609,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +7621,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +7634,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -7467,7 +7663,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7479,7 +7675,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7492,7 +7688,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -7534,7 +7730,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7742,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7755,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -7597,7 +7793,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7609,7 +7805,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7622,7 +7818,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -7683,7 +7879,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7695,7 +7891,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7708,7 +7904,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -7780,7 +7976,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7792,7 +7988,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7805,7 +8001,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -7860,7 +8056,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +8068,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +8081,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -7962,7 +8158,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8170,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8183,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -8025,7 +8221,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8037,7 +8233,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8050,7 +8246,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -8108,7 +8304,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8120,7 +8316,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8133,7 +8329,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -8290,7 +8486,21 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\tR\x05since\"\x9a\x02\n" +
+	"\x05since\x18\x04 \x01(\tR\x05since\"M\n" +
+	"\rSearchRequest\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"V\n" +
+	"\x0eSearchResponse\x120\n" +
+	"\amatches\x18\x01 \x03(\v2\x16.refloat.jobs.v1.MatchR\amatches\x12\x12\n" +
+	"\x04more\x18\x02 \x03(\tR\x04more\"\x92\x01\n" +
+	"\x05Match\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x04 \x01(\tR\x06jobSet\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\x05R\tpartition\"\x9a\x02\n" +
 	"\x11TopRetriesRequest\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
@@ -9164,7 +9374,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"failedRuns\x12\x16\n" +
 	"\x06differ\x18\x03 \x01(\x05R\x06differ\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\x05R\x04lost\x12\x12\n" +
-	"\x04open\x18\x05 \x01(\x05R\x04open2\xf1\x10\n" +
+	"\x04open\x18\x05 \x01(\x05R\x04open2\xd8\x11\n" +
 	"\x04Jobs\x12i\n" +
 	"\bListJobs\x12 .refloat.jobs.v1.ListJobsRequest\x1a!.refloat.jobs.v1.ListJobsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/jobs\x12i\n" +
 	"\bListRuns\x12 .refloat.jobs.v1.ListRunsRequest\x1a!.refloat.jobs.v1.ListRunsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/runs\x12}\n" +
@@ -9177,7 +9387,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\rExplainWhyNot\x12%.refloat.jobs.v1.ExplainWhyNotRequest\x1a\x17.refloat.jobs.v1.WhyNot\"3\x82\xd3\xe4\x93\x02-\x12+/refloat/v1/jobs/{job_id}/why-not/{outcome}\x12h\n" +
 	"\bGetGroup\x12 .refloat.jobs.v1.GetGroupRequest\x1a\x16.refloat.jobs.v1.Group\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/refloat/v1/groups/{group}\x12\x90\x01\n" +
 	"\x0fGetGroupHistory\x12'.refloat.jobs.v1.GetGroupHistoryRequest\x1a(.refloat.jobs.v1.GetGroupHistoryResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/refloat/v1/groups/{group}/history\x12}\n" +
-	"\rGetQueueStory\x12%.refloat.jobs.v1.GetQueueStoryRequest\x1a\x1b.refloat.jobs.v1.QueueStory\"(\x82\xd3\xe4\x93\x02\"\x12 /refloat/v1/queues/{queue}/story\x12v\n" +
+	"\rGetQueueStory\x12%.refloat.jobs.v1.GetQueueStoryRequest\x1a\x1b.refloat.jobs.v1.QueueStory\"(\x82\xd3\xe4\x93\x02\"\x12 /refloat/v1/queues/{queue}/story\x12e\n" +
+	"\x06Search\x12\x1e.refloat.jobs.v1.SearchRequest\x1a\x1f.refloat.jobs.v1.SearchResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/refloat/v1/search\x12v\n" +
 	"\n" +
 	"TopRetries\x12\".refloat.jobs.v1.TopRetriesRequest\x1a#.refloat.jobs.v1.TopRetriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/refloat/v1/top/retries\x12g\n" +
 	"\n" +
@@ -9200,7 +9411,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -9221,209 +9432,215 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*GetGroupHistoryResponse)(nil), // 16: refloat.jobs.v1.GetGroupHistoryResponse
 	(*Record)(nil),                  // 17: refloat.jobs.v1.Record
 	(*GetQueueStoryRequest)(nil),    // 18: refloat.jobs.v1.GetQueueStoryRequest
-	(*TopRetriesRequest)(nil),       // 19: refloat.jobs.v1.TopRetriesRequest
-	(*TopRetriesResponse)(nil),      // 20: refloat.jobs.v1.TopRetriesResponse
-	(*GetSummaryRequest)(nil),       // 21: refloat.jobs.v1.GetSummaryRequest
-	(*GetShadowReportRequest)(nil),  // 22: refloat.jobs.v1.GetShadowReportRequest
-	(*GetShadowReportResponse)(nil), // 23: refloat.jobs.v1.GetShadowReportResponse
-	(*WatchDecisionsRequest)(nil),   // 24: refloat.jobs.v1.WatchDecisionsRequest
-	(*WhatIfRequest)(nil),           // 25: refloat.jobs.v1.WhatIfRequest
-	(*Policies)(nil),                // 26: refloat.jobs.v1.Policies
-	(*WhatIfResponse)(nil),          // 27: refloat.jobs.v1.WhatIfResponse
-	(*WhatIfResult)(nil),            // 28: refloat.jobs.v1.WhatIfResult
-	(*Side)(nil),                    // 29: refloat.jobs.v1.Side
-	(*Estimate)(nil),                // 30: refloat.jobs.v1.Estimate
-	(*FieldChange)(nil),             // 31: refloat.jobs.v1.FieldChange
-	(*RuleUse)(nil),                 // 32: refloat.jobs.v1.RuleUse
-	(*Outcomes)(nil),                // 33: refloat.jobs.v1.Outcomes
-	(*WhatIfRow)(nil),               // 34: refloat.jobs.v1.WhatIfRow
-	(*WhatIfChange)(nil),            // 35: refloat.jobs.v1.WhatIfChange
-	(*WhatIfVerdict)(nil),           // 36: refloat.jobs.v1.WhatIfVerdict
-	(*VerifyRequest)(nil),           // 37: refloat.jobs.v1.VerifyRequest
-	(*VerifyResponse)(nil),          // 38: refloat.jobs.v1.VerifyResponse
-	(*ListPartitionsRequest)(nil),   // 39: refloat.jobs.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 40: refloat.jobs.v1.ListPartitionsResponse
-	(*Partition)(nil),               // 41: refloat.jobs.v1.Partition
-	(*Job)(nil),                     // 42: refloat.jobs.v1.Job
-	(*Member)(nil),                  // 43: refloat.jobs.v1.Member
-	(*Verdict)(nil),                 // 44: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 45: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 46: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 47: refloat.jobs.v1.Decision
-	(*Position)(nil),                // 48: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 49: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 50: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 51: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 52: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 53: refloat.jobs.v1.Group
-	(*GroupStory)(nil),              // 54: refloat.jobs.v1.GroupStory
-	(*Turn)(nil),                    // 55: refloat.jobs.v1.Turn
-	(*MemberRow)(nil),               // 56: refloat.jobs.v1.MemberRow
-	(*MemberGeneration)(nil),        // 57: refloat.jobs.v1.MemberGeneration
-	(*Condition)(nil),               // 58: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 59: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 60: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 61: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 62: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 63: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 64: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 65: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 66: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 67: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 68: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 69: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 70: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 71: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 72: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 73: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 74: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 75: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 76: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 77: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 78: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 79: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 80: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 81: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 82: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 83: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 84: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 85: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 86: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 87: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 88: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 89: refloat.jobs.v1.ShadowSummary
-	nil,                             // 90: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 91: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 92: google.protobuf.Struct
+	(*SearchRequest)(nil),           // 19: refloat.jobs.v1.SearchRequest
+	(*SearchResponse)(nil),          // 20: refloat.jobs.v1.SearchResponse
+	(*Match)(nil),                   // 21: refloat.jobs.v1.Match
+	(*TopRetriesRequest)(nil),       // 22: refloat.jobs.v1.TopRetriesRequest
+	(*TopRetriesResponse)(nil),      // 23: refloat.jobs.v1.TopRetriesResponse
+	(*GetSummaryRequest)(nil),       // 24: refloat.jobs.v1.GetSummaryRequest
+	(*GetShadowReportRequest)(nil),  // 25: refloat.jobs.v1.GetShadowReportRequest
+	(*GetShadowReportResponse)(nil), // 26: refloat.jobs.v1.GetShadowReportResponse
+	(*WatchDecisionsRequest)(nil),   // 27: refloat.jobs.v1.WatchDecisionsRequest
+	(*WhatIfRequest)(nil),           // 28: refloat.jobs.v1.WhatIfRequest
+	(*Policies)(nil),                // 29: refloat.jobs.v1.Policies
+	(*WhatIfResponse)(nil),          // 30: refloat.jobs.v1.WhatIfResponse
+	(*WhatIfResult)(nil),            // 31: refloat.jobs.v1.WhatIfResult
+	(*Side)(nil),                    // 32: refloat.jobs.v1.Side
+	(*Estimate)(nil),                // 33: refloat.jobs.v1.Estimate
+	(*FieldChange)(nil),             // 34: refloat.jobs.v1.FieldChange
+	(*RuleUse)(nil),                 // 35: refloat.jobs.v1.RuleUse
+	(*Outcomes)(nil),                // 36: refloat.jobs.v1.Outcomes
+	(*WhatIfRow)(nil),               // 37: refloat.jobs.v1.WhatIfRow
+	(*WhatIfChange)(nil),            // 38: refloat.jobs.v1.WhatIfChange
+	(*WhatIfVerdict)(nil),           // 39: refloat.jobs.v1.WhatIfVerdict
+	(*VerifyRequest)(nil),           // 40: refloat.jobs.v1.VerifyRequest
+	(*VerifyResponse)(nil),          // 41: refloat.jobs.v1.VerifyResponse
+	(*ListPartitionsRequest)(nil),   // 42: refloat.jobs.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 43: refloat.jobs.v1.ListPartitionsResponse
+	(*Partition)(nil),               // 44: refloat.jobs.v1.Partition
+	(*Job)(nil),                     // 45: refloat.jobs.v1.Job
+	(*Member)(nil),                  // 46: refloat.jobs.v1.Member
+	(*Verdict)(nil),                 // 47: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 48: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 49: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 50: refloat.jobs.v1.Decision
+	(*Position)(nil),                // 51: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 52: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 53: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 54: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 55: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 56: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 57: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 58: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 59: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 60: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 61: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 62: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 63: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 64: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 65: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 66: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 67: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 68: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 69: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 70: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 71: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 72: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 73: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 74: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 75: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 76: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 77: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 78: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 79: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 80: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 81: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 82: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 83: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 84: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 85: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 86: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 87: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 88: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 89: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 90: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 91: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 92: refloat.jobs.v1.ShadowSummary
+	nil,                             // 93: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 94: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 95: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	42,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	46,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	47,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	53,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	42,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	61,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	45,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	49,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	50,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	56,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	45,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	64,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	53,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
-	47,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	49,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	76,  // 10: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	82,  // 11: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
-	26,  // 12: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
-	26,  // 13: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	92,  // 14: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
-	28,  // 15: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
-	33,  // 16: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
-	34,  // 17: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
-	35,  // 18: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
-	31,  // 19: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
-	32,  // 20: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	33,  // 21: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
-	29,  // 22: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
-	30,  // 23: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
-	30,  // 24: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
-	30,  // 25: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
-	36,  // 26: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	36,  // 27: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	90,  // 28: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	92,  // 29: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	41,  // 30: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	44,  // 31: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	45,  // 32: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	43,  // 33: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	48,  // 34: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	48,  // 35: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	50,  // 36: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	52,  // 37: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	51,  // 38: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	58,  // 39: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	59,  // 40: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	52,  // 41: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	54,  // 42: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	55,  // 43: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	56,  // 44: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 45: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	57,  // 46: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	72,  // 47: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	60,  // 48: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	51,  // 49: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	58,  // 50: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	42,  // 51: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	62,  // 52: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	64,  // 53: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	47,  // 54: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	47,  // 55: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	42,  // 56: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	65,  // 57: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	66,  // 58: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	67,  // 59: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	64,  // 60: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	69,  // 61: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	70,  // 62: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	72,  // 63: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	72,  // 64: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	72,  // 65: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	73,  // 66: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	73,  // 67: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	75,  // 68: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	74,  // 69: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	67,  // 70: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	78,  // 71: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	79,  // 72: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	80,  // 73: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	80,  // 74: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	81,  // 75: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	83,  // 76: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	88,  // 77: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	89,  // 78: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	84,  // 79: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	85,  // 80: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	86,  // 81: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	86,  // 82: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	87,  // 83: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	91,  // 84: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	47,  // 85: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 86: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 87: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 88: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 89: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 90: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 91: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 92: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 93: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 94: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 95: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 96: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 97: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	21,  // 98: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	22,  // 99: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	25,  // 100: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	37,  // 101: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	39,  // 102: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	24,  // 103: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 104: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 105: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 106: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 107: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 108: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 109: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	63,  // 110: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	68,  // 111: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	53,  // 112: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 113: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	71,  // 114: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 115: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	77,  // 116: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	23,  // 117: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	27,  // 118: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	38,  // 119: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	40,  // 120: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	47,  // 121: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	104, // [104:122] is the sub-list for method output_type
-	86,  // [86:104] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	56,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	50,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	52,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	21,  // 10: refloat.jobs.v1.SearchResponse.matches:type_name -> refloat.jobs.v1.Match
+	79,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	85,  // 12: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	29,  // 13: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
+	29,  // 14: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
+	95,  // 15: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	31,  // 16: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
+	36,  // 17: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	37,  // 18: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	38,  // 19: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	34,  // 20: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
+	35,  // 21: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
+	36,  // 22: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	32,  // 23: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
+	33,  // 24: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
+	33,  // 25: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
+	33,  // 26: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
+	39,  // 27: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	39,  // 28: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	93,  // 29: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	95,  // 30: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	44,  // 31: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	47,  // 32: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	48,  // 33: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	46,  // 34: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	51,  // 35: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	51,  // 36: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	53,  // 37: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	55,  // 38: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	54,  // 39: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	61,  // 40: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	62,  // 41: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	55,  // 42: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	57,  // 43: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	58,  // 44: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	59,  // 45: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 46: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	60,  // 47: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	75,  // 48: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	63,  // 49: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	54,  // 50: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	61,  // 51: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	45,  // 52: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	65,  // 53: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	67,  // 54: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	50,  // 55: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	50,  // 56: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	45,  // 57: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	68,  // 58: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	69,  // 59: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	70,  // 60: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	67,  // 61: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	72,  // 62: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	73,  // 63: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	75,  // 64: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	75,  // 65: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	75,  // 66: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	76,  // 67: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	76,  // 68: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	78,  // 69: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	77,  // 70: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	70,  // 71: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	81,  // 72: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	82,  // 73: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	83,  // 74: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	83,  // 75: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	84,  // 76: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	86,  // 77: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	91,  // 78: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	92,  // 79: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	87,  // 80: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	88,  // 81: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	89,  // 82: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	89,  // 83: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	90,  // 84: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	94,  // 85: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	50,  // 86: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 87: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 88: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 89: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 90: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 91: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 92: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 93: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 94: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 95: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 96: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 97: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 98: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
+	22,  // 99: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	24,  // 100: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	25,  // 101: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	28,  // 102: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	40,  // 103: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	42,  // 104: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	27,  // 105: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 106: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 107: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 108: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 109: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 110: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 111: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	66,  // 112: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	71,  // 113: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	56,  // 114: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 115: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	74,  // 116: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 117: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
+	23,  // 118: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	80,  // 119: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	26,  // 120: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	30,  // 121: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	41,  // 122: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	43,  // 123: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	50,  // 124: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	106, // [106:125] is the sub-list for method output_type
+	87,  // [87:106] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -9433,44 +9650,44 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[13].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[28].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[31].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[35].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[36].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[42].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[34].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[38].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[45].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[70].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[71].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[73].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[83].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[88].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[77].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[86].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[91].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   92,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

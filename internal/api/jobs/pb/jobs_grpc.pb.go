@@ -32,6 +32,7 @@ const (
 	Jobs_GetGroup_FullMethodName        = "/refloat.jobs.v1.Jobs/GetGroup"
 	Jobs_GetGroupHistory_FullMethodName = "/refloat.jobs.v1.Jobs/GetGroupHistory"
 	Jobs_GetQueueStory_FullMethodName   = "/refloat.jobs.v1.Jobs/GetQueueStory"
+	Jobs_Search_FullMethodName          = "/refloat.jobs.v1.Jobs/Search"
 	Jobs_TopRetries_FullMethodName      = "/refloat.jobs.v1.Jobs/TopRetries"
 	Jobs_GetSummary_FullMethodName      = "/refloat.jobs.v1.Jobs/GetSummary"
 	Jobs_GetShadowReport_FullMethodName = "/refloat.jobs.v1.Jobs/GetShadowReport"
@@ -74,6 +75,9 @@ type JobsClient interface {
 	GetGroupHistory(ctx context.Context, in *GetGroupHistoryRequest, opts ...grpc.CallOption) (*GetGroupHistoryResponse, error)
 	// GetQueueStory tells what happened to the failed runs of a queue, or of a job set.
 	GetQueueStory(ctx context.Context, in *GetQueueStoryRequest, opts ...grpc.CallOption) (*QueueStory, error)
+	// Search finds jobs by the beginning of their ids or pods, and queues, job sets, groups, nodes, error
+	// categories, policies and rules by any part of their names, whatever the case.
+	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 	// TopRetries counts what causes the most retries.
 	TopRetries(ctx context.Context, in *TopRetriesRequest, opts ...grpc.CallOption) (*TopRetriesResponse, error)
 	// GetSummary counts jobs and decisions.
@@ -210,6 +214,16 @@ func (c *jobsClient) GetQueueStory(ctx context.Context, in *GetQueueStoryRequest
 	return out, nil
 }
 
+func (c *jobsClient) Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchResponse)
+	err := c.cc.Invoke(ctx, Jobs_Search_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) TopRetries(ctx context.Context, in *TopRetriesRequest, opts ...grpc.CallOption) (*TopRetriesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TopRetriesResponse)
@@ -322,6 +336,9 @@ type JobsServer interface {
 	GetGroupHistory(context.Context, *GetGroupHistoryRequest) (*GetGroupHistoryResponse, error)
 	// GetQueueStory tells what happened to the failed runs of a queue, or of a job set.
 	GetQueueStory(context.Context, *GetQueueStoryRequest) (*QueueStory, error)
+	// Search finds jobs by the beginning of their ids or pods, and queues, job sets, groups, nodes, error
+	// categories, policies and rules by any part of their names, whatever the case.
+	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	// TopRetries counts what causes the most retries.
 	TopRetries(context.Context, *TopRetriesRequest) (*TopRetriesResponse, error)
 	// GetSummary counts jobs and decisions.
@@ -380,6 +397,9 @@ func (UnimplementedJobsServer) GetGroupHistory(context.Context, *GetGroupHistory
 }
 func (UnimplementedJobsServer) GetQueueStory(context.Context, *GetQueueStoryRequest) (*QueueStory, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueueStory not implemented")
+}
+func (UnimplementedJobsServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
 }
 func (UnimplementedJobsServer) TopRetries(context.Context, *TopRetriesRequest) (*TopRetriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TopRetries not implemented")
@@ -621,6 +641,24 @@ func _Jobs_GetQueueStory_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Search_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Search(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Search_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Search(ctx, req.(*SearchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_TopRetries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TopRetriesRequest)
 	if err := dec(in); err != nil {
@@ -790,6 +828,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetQueueStory",
 			Handler:    _Jobs_GetQueueStory_Handler,
+		},
+		{
+			MethodName: "Search",
+			Handler:    _Jobs_Search_Handler,
 		},
 		{
 			MethodName: "TopRetries",
