@@ -71,11 +71,13 @@ func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 	if p == eventlog.Start {
 		return b
 	}
-	return appendMessage(b, n, 1, func(b []byte) []byte {
-		b = appendInt(b, 1, p.Ledger)
-		b = appendInt(b, 2, p.Entry)
-		return appendInt(b, 3, int64(p.Batch))
-	})
+	b = append(appendTag(b, n, protowire.BytesType), 0) // the size: three fields take less than 128 bytes
+	start := len(b)
+	b = appendInt(b, 1, p.Ledger)
+	b = appendInt(b, 2, p.Entry)
+	b = appendInt(b, 3, int64(p.Batch))
+	b[start-1] = byte(len(b) - start)
+	return b
 }
 
 // appendMessage encodes an embedded message in place: it reserves room bytes for the
