@@ -126,7 +126,10 @@ func (f *wireField) next() bool {
 	if len(f.rest) == 0 {
 		return false
 	}
-	num, typ, n := protowire.ConsumeTag(f.rest)
+	num, typ, n := protowire.Number(f.rest[0]>>3), protowire.Type(f.rest[0]&7), 1 // nearly every tag is one byte
+	if num == 0 || f.rest[0] >= 0x80 {
+		num, typ, n = protowire.ConsumeTag(f.rest)
+	}
 	size := n
 	if n >= 0 {
 		b := f.rest[n:]
