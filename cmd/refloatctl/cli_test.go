@@ -163,6 +163,7 @@ func TestExitCodes(t *testing.T) {
 		{"import without a file", "import --log " + nowhere, exitUsage, "FILE is missing"},
 		{"import without a log", "import " + plain, exitUsage, "--log DIR is required"},
 		{"replay of nothing", "replay", exitUsage, "replay needs --log DIR and --policies DIR"},
+		{"replay of no partitions at once", "replay --log a --policies b --parallel 0", exitUsage, "--parallel 0: want 1 or more"},
 		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay needs"},
 		{"verify of a log", "replay --verify --log a", exitUsage, "replay needs"},
 		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},

@@ -484,3 +484,24 @@ func texts(v any) []string {
 	}
 	return out
 }
+
+// TestReplayInParallel: replay prints the same bytes however many partitions it decides at once.
+func TestReplayInParallel(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "log")
+	for _, name := range recordings {
+		ctl(t, "import", recordingFile(name), "--log", dir, "--partitions", "5").exits(t, exitFine)
+	}
+	for _, form := range []string{"json", "table"} {
+		replay := []string{"replay", "--log", dir, "--policies", testPolicies, "-o", form, "--all", "--parallel"}
+		want := ctl(t, append(replay, "1")...).exits(t, exitFine)
+		if n := strings.Count(want.out, "\n"); n < 100 {
+			t.Errorf("-o %s: %d lines", form, n)
+		}
+		for _, n := range []string{"2", "9"} {
+			if got := ctl(t, append(replay, n)...).exits(t, exitFine); got.out != want.out {
+				t.Errorf("-o %s --parallel %s: %s", form, n, firstDifference(want.out, got.out))
+			}
+		}
+	}
+}

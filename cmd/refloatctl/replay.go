@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"github.com/refloat/refloat/cmd/internal/text"
 
@@ -32,6 +33,7 @@ type replayFlags struct {
 	archive               string
 	all, verify, waiting  bool
 	semantics             uint32
+	parallel              int
 }
 
 func newReplay() *cobra.Command {
@@ -49,6 +51,8 @@ failed run by the given policies. Nothing is written.`,
 				return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(f.line, flag) })
 			}
 			switch {
+			case f.parallel < 1:
+				return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
 			case app.CheckSemantics(f.semantics) != nil:
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
 			case f.verify && named("semantics"):
@@ -60,7 +64,7 @@ failed run by the given policies. Nothing is written.`,
 					return err
 				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "replay --verify is the command verify")
-				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: runtime.GOMAXPROCS(0)}
+				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: f.parallel}
 				return verify(cmd, v)
 			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
 				return replay(cmd, f)
@@ -77,6 +81,7 @@ failed run by the given policies. Nothing is written.`,
 	cmd.Flags().StringVar(&f.archive, "archive", "", "with --verify: "+archiveHelp)
 	cmd.Flags().BoolVar(&f.all, "all", false, "also print failed runs that were not decided, parked messages, and retries that became ready")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "version of the decision semantics (default: the newest)")
+	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
 	hidePulsar(cmd)
 	for _, name := range []string{"verify", "data", "archive", "allow-waiting"} {
 		_ = cmd.Flags().MarkHidden(name)
@@ -102,12 +107,14 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 	}
 	bar := show.NewProgress()
 	defer bar.Done()
-	messages := 0
+	var messages atomic.Int64
 	by := audit.Rules{Set: set.Set, Semantics: cmp.Or(f.semantics, evaluator.SemanticsVersion), Passing: true}
-	for partition := range log.Partitions() {
+	err = show.InOrder(p.w, log.Partitions(), f.parallel, keepPrinted, func(partition int, w io.Writer) error {
+		lines := bufio.NewWriterSize(w, 1<<15)
+		p := p.into(lines)
 		_, err := audit.ReplayBy(cmd.Context(), log, partition, by, func(_ *eventlog.Message, o *evaluator.Output) error {
-			if messages++; messages%1024 == 0 {
-				bar.Update("replaying: %s", plural.Of(messages, "message"))
+			if n := messages.Add(1); n%1024 == 0 {
+				bar.UpdateShared("replaying: %s", plural.Of(n, "message"))
 			}
 			for _, r := range o.Records {
 				if err := p.print(partition, r, f.all); err != nil {
@@ -119,10 +126,17 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 		if err != nil {
 			return err
 		}
-	}
+		return lines.Flush()
+	})
 	bar.Done()
+	if err != nil {
+		return err
+	}
 	return errors.Join(p.end(), out.Flush())
 }
+
+// keepPrinted is how many bytes of its output a replay keeps until earlier partitions are printed.
+const keepPrinted = 64 << 20
 
 // readPolicies reads policy files, and prints their problems as a finding.
 func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) {
@@ -143,6 +157,7 @@ func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 
 // recordPrinter prints records as a table or as JSON lines.
 type recordPrinter struct {
+	w     io.Writer // of lines
 	json  *json.Encoder
 	table *show.Table
 }
@@ -150,11 +165,20 @@ type recordPrinter struct {
 func newRecordPrinter(w io.Writer, form string) (*recordPrinter, error) {
 	switch form {
 	case show.FormJSON:
-		return &recordPrinter{json: show.JSONLines(w)}, nil
+		return &recordPrinter{w: w, json: show.JSONLines(w)}, nil
 	case show.FormTable:
-		return &recordPrinter{table: show.NewTable(w, "JOB", "RUN", "QUEUE", "DECISION", "CODE", "RULE", "USED", "DELAY", "WHY")}, nil
+		table := show.NewTable(w, "JOB", "RUN", "QUEUE", "DECISION", "CODE", "RULE", "USED", "DELAY", "WHY")
+		return &recordPrinter{w: table, table: table}, nil
 	}
 	return nil, usageError{show.UnknownForm(form, show.FormTable, show.FormJSON)}
+}
+
+// into returns a printer of some of the lines, which are written to w on their way to p.w.
+func (p *recordPrinter) into(w io.Writer) *recordPrinter {
+	if p.json != nil {
+		return &recordPrinter{json: show.JSONLines(w)}
+	}
+	return &recordPrinter{table: p.table.Into(w)}
 }
 
 // print prints a decision, and with all also other records.

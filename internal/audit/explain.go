@@ -9,7 +9,6 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -100,8 +99,8 @@ func Recall(c Case) (evaluator.Explanation, error) {
 	if err != nil {
 		return evaluator.Explanation{}, err
 	}
-	x := evaluator.Explain(policyfile.Empty().Set, f, evaluator.SemanticsVersion)
-	return evaluator.Explanation{Facts: x.Facts, Before: x.Before}, nil
+	facts, before := evaluator.FactsOf(f, evaluator.SemanticsVersion)
+	return evaluator.Explanation{Facts: facts, Before: before}, nil
 }
 
 // failure rebuilds the input of Step from rows.

@@ -94,8 +94,12 @@ func (e End) OfferFront(raw []byte) (*Accepted, Ignored, error) {
 }
 
 func (e End) offer(raw []byte, decode func(*Envelope) ([]Record, error)) (*Accepted, Ignored, error) {
-	env, err := DecodeEnvelope(raw)
-	if err != nil {
+	a := &struct {
+		Accepted
+		envelope Envelope
+	}{}
+	env := &a.envelope
+	if err := env.from(raw); err != nil {
 		return nil, Malformed, nil //nolint:nilerr // a stranger's message is ignored, not an error
 	}
 	records, err := decode(env)
@@ -122,7 +126,8 @@ func (e End) offer(raw []byte, decode func(*Envelope) ([]Record, error)) (*Accep
 		return nil, why, nil
 	}
 	next := End{Seq: env.Seq, Link: Link(raw), Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
-	return &Accepted{Envelope: env, Records: records, Claim: claim, Skips: acceptsHistory(records), End: next}, NotIgnored, nil
+	a.Accepted = Accepted{Envelope: env, Records: records, Claim: claim, Skips: acceptsHistory(records), End: next}
+	return &a.Accepted, NotIgnored, nil
 }
 
 // follows reports whether an envelope is the next one of the current owner. Only that

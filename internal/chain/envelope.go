@@ -52,17 +52,39 @@ const MaxEnvelopeBytes = 4_500 << 10
 // not look as if a claim were missing.
 func (e *Envelope) Append(b []byte) []byte {
 	start := len(b)
+	b = e.appendHead(b)
+	for _, r := range e.Records {
+		b = append(appendRecordHead(b, r), r...)
+	}
+	return appendSum(b, b[start:])
+}
+
+func (e *Envelope) appendHead(b []byte) []byte {
 	b = appendUint(b, 1, e.Seq)
 	b = appendBytes(b, 2, e.Link[:])
 	b = appendUint(b, 3, e.Epoch)
 	b = appendBytes(b, 4, e.Owner[:])
 	b = appendPosition(b, 5, e.InFrom)
 	b = appendPosition(b, 6, e.InTo)
-	b = appendUint(b, 7, e.InCount)
-	for _, r := range e.Records {
-		b = protowire.AppendBytes(protowire.AppendTag(b, 8, protowire.BytesType), r)
+	return appendUint(b, 7, e.InCount)
+}
+
+func appendRecordHead(b, r []byte) []byte {
+	return protowire.AppendVarint(appendTag(b, 8, protowire.BytesType), uint64(len(r)))
+}
+
+func appendSum(b, of []byte) []byte { return appendUint(b, 9, uint64(crc32.Checksum(of, castagnoli))) }
+
+// encoded reports whether b is what Append appends.
+func (e *Envelope) encoded(b []byte) bool {
+	var room [192]byte // a head takes less
+	rest, ok := bytes.CutPrefix(b, e.appendHead(room[:0]))
+	for i := 0; ok && i < len(e.Records); i++ {
+		if rest, ok = bytes.CutPrefix(rest, appendRecordHead(room[:0], e.Records[i])); ok {
+			rest, ok = bytes.CutPrefix(rest, e.Records[i])
+		}
 	}
-	return appendUint(b, 9, uint64(crc32.Checksum(b[start:], castagnoli)))
+	return ok && bytes.Equal(rest, appendSum(room[:0], b[:len(b)-len(rest)]))
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -70,44 +92,60 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // DecodeEnvelope decodes an envelope; its records share memory with b. It returns
 // ErrMalformed for invalid bytes.
 func DecodeEnvelope(b []byte) (*Envelope, error) {
-	e, check := &Envelope{InFrom: eventlog.Start, InTo: eventlog.Start}, uint32(0)
-	err := eachField(b, func(f *wireField) error {
-		switch f.number {
-		case 1:
-			return f.uint64To(&e.Seq)
-		case 2:
-			return f.fixedTo(e.Link[:])
-		case 3:
-			return f.uint64To(&e.Epoch)
-		case 4:
-			return f.fixedTo(e.Owner[:])
-		case 5:
-			return f.positionTo(&e.InFrom)
-		case 6:
-			return f.positionTo(&e.InTo)
-		case 7:
-			return f.uint64To(&e.InCount)
-		case 8:
-			if f.typ != protowire.BytesType {
-				return f.wrongType()
-			}
-			e.Records = append(e.Records, f.bytes)
-			return nil
-		case 9: // verified against the canonical encoding below
-			return f.uint32To(&check)
-		}
-		return f.unknown()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("envelope: %w", err)
-	}
-	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) && !e.skips() {
-		return nil, fmt.Errorf("envelope: %w: seq %d of epoch %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.Epoch, e.InCount, e.InFrom, e.InTo)
-	}
-	if !bytes.Equal(e.Append(make([]byte, 0, len(b))), b) {
-		return nil, fmt.Errorf("envelope: %w: not in the one encoding", ErrMalformed)
+	e := new(Envelope)
+	if err := e.from(b); err != nil {
+		return nil, err
 	}
 	return e, nil
+}
+
+// from decodes into an empty envelope.
+func (e *Envelope) from(b []byte) error {
+	e.InFrom, e.InTo = eventlog.Start, eventlog.Start
+	f := wireField{rest: b} // a loop: eachField would allocate it
+	for f.next() {
+		if err := e.set(&f); err != nil {
+			return fmt.Errorf("envelope: %w", err)
+		}
+	}
+	if f.malformed != nil {
+		return fmt.Errorf("envelope: %w", f.malformed)
+	}
+	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) && !e.skips() {
+		return fmt.Errorf("envelope: %w: seq %d of epoch %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.Epoch, e.InCount, e.InFrom, e.InTo)
+	}
+	if !e.encoded(b) {
+		return fmt.Errorf("envelope: %w: not in the one encoding", ErrMalformed)
+	}
+	return nil
+}
+
+func (e *Envelope) set(f *wireField) error {
+	switch f.number {
+	case 1:
+		return f.uint64To(&e.Seq)
+	case 2:
+		return f.fixedTo(e.Link[:])
+	case 3:
+		return f.uint64To(&e.Epoch)
+	case 4:
+		return f.fixedTo(e.Owner[:])
+	case 5:
+		return f.positionTo(&e.InFrom)
+	case 6:
+		return f.positionTo(&e.InTo)
+	case 7:
+		return f.uint64To(&e.InCount)
+	case 8:
+		if f.typ != protowire.BytesType {
+			return f.wrongType()
+		}
+		e.Records = append(e.Records, f.bytes)
+		return nil
+	case 9: // the checksum, which the one encoding must have
+		return nil
+	}
+	return f.unknown()
 }
 
 // Decode decodes the envelope's records. Activations must come first, and a claim or
@@ -125,6 +163,9 @@ func (e *Envelope) decodeFront() ([]Record, error) {
 }
 
 func (e *Envelope) decode(first [][]byte) ([]Record, error) {
+	if len(first) == 0 {
+		return nil, nil
+	}
 	records := make([]Record, len(first))
 	front := true
 	var d recordDecoder

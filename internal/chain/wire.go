@@ -71,11 +71,13 @@ func appendPosition(b []byte, n fieldNumber, p eventlog.Position) []byte {
 	if p == eventlog.Start {
 		return b
 	}
-	return appendMessage(b, n, 1, func(b []byte) []byte {
-		b = appendInt(b, 1, p.Ledger)
-		b = appendInt(b, 2, p.Entry)
-		return appendInt(b, 3, int64(p.Batch))
-	})
+	b = append(appendTag(b, n, protowire.BytesType), 0) // the size: three fields take less than 128 bytes
+	start := len(b)
+	b = appendInt(b, 1, p.Ledger)
+	b = appendInt(b, 2, p.Entry)
+	b = appendInt(b, 3, int64(p.Batch))
+	b[start-1] = byte(len(b) - start)
+	return b
 }
 
 // appendMessage encodes an embedded message in place: it reserves room bytes for the
@@ -124,7 +126,10 @@ func (f *wireField) next() bool {
 	if len(f.rest) == 0 {
 		return false
 	}
-	num, typ, n := protowire.ConsumeTag(f.rest)
+	num, typ, n := protowire.Number(f.rest[0]>>3), protowire.Type(f.rest[0]&7), 1 // nearly every tag is one byte
+	if num == 0 || f.rest[0] >= 0x80 {
+		num, typ, n = protowire.ConsumeTag(f.rest)
+	}
 	size := n
 	if n >= 0 {
 		b := f.rest[n:]

@@ -116,13 +116,19 @@ func countsOf(c *policy.Counts, job *projection.Job) {
 // saw, the counts before the failure, and how each rule was evaluated.
 func Explain(set *policy.Set, f *projection.Failure, semantics uint32) Explanation {
 	var x Explanation
-	factsOf(&x.Facts, f, semantics)
-	countsOf(&x.Before, f.Job)
+	x.Facts, x.Before = FactsOf(f, semantics)
 	x.Verdict, x.Traces = set.Explain(&x.Facts, &x.Before)
 	if a, ok := set.Arithmetic(&x.Facts, &x.Before); ok {
 		x.Delay = &a
 	}
 	return x
+}
+
+// FactsOf returns the facts that the rules see of a failure by a version of the semantics, and the counts before it.
+func FactsOf(f *projection.Failure, semantics uint32) (facts policy.Failure, before policy.Counts) {
+	factsOf(&facts, f, semantics)
+	countsOf(&before, f.Job)
+	return facts, before
 }
 
 // Explanation is a verdict with everything that led to it.

@@ -20,11 +20,15 @@ import (
 )
 
 // Table aligns columns. The last column may be long.
-type Table struct{ w *tabwriter.Writer }
+type Table struct {
+	w    *tabwriter.Writer
+	rows io.Writer // w, or what is before it
+}
 
 // NewTable begins a table with its headings.
 func NewTable(w io.Writer, columns ...string) *Table {
-	t := &Table{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	aligned := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	t := &Table{aligned, aligned}
 	t.Row(columns...)
 	return t
 }
@@ -37,8 +41,14 @@ func (t *Table) Row(cells ...string) {
 			cells[i] = Cut(cells[i], maxCell)
 		}
 	}
-	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+	fmt.Fprintln(t.rows, strings.Join(cells, "\t"))
 }
+
+// Write adds rows that a table made by Into wrote.
+func (t *Table) Write(rows []byte) (int, error) { return t.w.Write(rows) }
+
+// Into returns a table for some of the rows, which are written to w on their way to Write.
+func (t *Table) Into(w io.Writer) *Table { return &Table{t.w, w} }
 
 // maxCell bounds a cell: each row is as wide as the widest cells of its columns. JSON has all of it.
 const maxCell = 100

@@ -9,7 +9,6 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/projection"
 )
 
@@ -375,8 +374,8 @@ func causeOf(seq *events.Sequence, r *entry) string {
 	for i := range seq.Events {
 		if ev := &seq.Events[i]; ev.RunID == r.run[1] && ev.JobID == r.job() && ev.Error != nil {
 			f := &projection.Failure{JobID: r.job(), RunID: ev.RunID, Job: &projection.Job{}, Run: &projection.Run{}, Error: ev.Error}
-			x := evaluator.Explain(policyfile.Empty().Set, f, evaluator.SemanticsVersion)
-			return audit.Cause(&x.Facts)
+			facts, _ := evaluator.FactsOf(f, evaluator.SemanticsVersion)
+			return audit.Cause(&facts)
 		}
 	}
 	return "unknown"

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/filelog"
+	"github.com/refloat/refloat/internal/eventlog/recording"
+)
+
+// BenchmarkReplayParallel reports how many times faster eight partitions are replayed, and their decisions printed as JSON, two
+// at once than one after the other, by the wall clock. The output must be the same.
+func BenchmarkReplayParallel(b *testing.B) {
+	const partitions = 8
+	dir := b.TempDir()
+	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for p := range partitions {
+		for _, name := range recordings {
+			entries, err := recording.ReadFile(recordingFile(name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			messages := make([]eventlog.Message, len(entries))
+			for i := range entries {
+				messages[i] = entries[i].Message
+			}
+			if err := log.AppendSync(b.Context(), p, messages); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := log.Close(); err != nil {
+		b.Fatal(err)
+	}
+	var ratios []float64
+	for b.Loop() {
+		var took [2]time.Duration
+		var out [2]bytes.Buffer
+		for i := range took {
+			cmd := newRoot()
+			cmd.SetArgs([]string{"replay", "--log", dir, "--policies", testPolicies, "-o", "json", "--parallel", fmt.Sprint(i + 1)})
+			cmd.SetOut(&out[i])
+			runtime.GC()
+			procs, start := runtime.GOMAXPROCS(i+1), time.Now()
+			err := cmd.ExecuteContext(b.Context())
+			took[i] = time.Since(start)
+			if runtime.GOMAXPROCS(procs); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if !bytes.Equal(out[0].Bytes(), out[1].Bytes()) {
+			b.Fatal(firstDifference(out[0].String(), out[1].String()))
+		}
+		ratios = append(ratios, float64(took[0])/float64(took[1]))
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "x-faster")
+	b.Logf("two at once are %.2f times faster (%.2f to %.2f), %d rounds", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1], len(ratios))
+}
