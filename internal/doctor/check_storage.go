@@ -23,6 +23,7 @@ func (c *checks) storage() {
 		c.ttl(t)
 		c.inactive(t)
 		c.compaction(t)
+		c.offload(t)
 		if t != &f.Policies {
 			c.quota(t)
 		}
@@ -247,6 +248,28 @@ func (c *checks) compaction(t *Topic) {
 		c.warn(code, t.Name, "has been compacted", "someone treats it as a table; Refloat reads the uncompacted messages", "find out who ran `pulsar-admin topics compact`")
 	default:
 		c.ok(code, t.Name, "is not compacted")
+	}
+}
+
+func (c *checks) offload(t *Topic) {
+	const code = "RD027"
+	o := t.Offload.Value
+	auto := o.Driver != "" && (o.Bytes >= 0 || o.Seconds >= 0)
+	switch {
+	case !t.Offload.Known():
+		c.unknown(code, t.Name, "whether it is offloaded", t.Offload.Err, "")
+	case !auto:
+		c.ok(code, t.Name, "is not offloaded")
+	case o.Lag == nil:
+		c.ok(code, t.Name, "is offloaded to "+o.Driver+", and the bookies keep their copies")
+	default:
+		report := c.bad
+		if t == &c.facts.Events {
+			report = c.warn
+		}
+		report(code, t.Name, fmt.Sprintf("is offloaded to %s, and the bookies delete their copies %s later", o.Driver, durationText(time.Duration(*o.Lag)*time.Millisecond)),
+			"every message matters: what expires or is lost there is gone, and an evaluator without state waits for that storage",
+			"pulsar-admin topicPolicies remove-offload-policies "+t.Name+", or pulsar-admin namespaces set-offload-threshold --size -1 if the namespace sets it")
 	}
 }
 

@@ -27,7 +27,7 @@ func denied[T any]() Fact[T] { return Fact[T]{Err: fmt.Errorf("GET x: 403: %w", 
 func goodTopic(name string, n int, subscriptions ...string) Topic {
 	t := Topic{
 		Name: name, Partitions: known(n), Retention: known(Retention{-1, -1}), TTL: known(0),
-		Quotas: known(map[string]Quota{}), Compaction: known(int64(0)), Inactive: known(Inactive{}),
+		Quotas: known(map[string]Quota{}), Compaction: known(int64(0)), Offload: known(Offload{Driver: "aws-s3", Bytes: -1, Seconds: -1}), Inactive: known(Inactive{}),
 		MarkDelete: known(Persistence{MarkDeleteRate: 1, AckQuorum: 2}), MaxMessage: known(int64(0)),
 		Stats: known(make([]Stats, n)), Ledgers: known(make([]Ledgers, n)),
 	}
@@ -76,6 +76,25 @@ func (f *Facts) archived(minutes int64, age time.Duration, ledger int64) {
 	f.Archive = &Archived{Dir: "/a", Age: age, Decisions: map[int]eventlog.Position{1: {Ledger: ledger}}}
 }
 
+func offload(bytes, seconds int64, lag time.Duration) Offload {
+	ms := lag.Milliseconds()
+	return Offload{Driver: "aws-s3", Bytes: bytes, Seconds: seconds, Lag: &ms}
+}
+
+// TestOffloadKept: what harms nothing is no finding.
+func TestOffloadKept(t *testing.T) {
+	t.Parallel()
+	kept, none := offload(1, 1, 0), offload(1, 1, 0)
+	kept.Lag, none.Driver = nil, ""
+	for _, o := range []Offload{kept, none} {
+		f := good()
+		f.Decisions.Offload.Value = o
+		if found := Check(f); Worst(found) != OK {
+			t.Errorf("%+v: %s", o, printed(found))
+		}
+	}
+}
+
 func TestGood(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -85,7 +104,7 @@ func TestGood(t *testing.T) {
 			t.Errorf("finding %+v", f)
 		}
 	}
-	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044 RD045 RD046 RD047")
+	want := strings.Fields("RD001 RD002 RD003 RD010 RD011 RD012 RD013 RD020 RD021 RD022 RD023 RD024 RD025 RD026 RD027 RD030 RD031 RD032 RD033 RD034 RD035 RD036 RD040 RD041 RD042 RD043 RD044 RD045 RD046 RD047")
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("codes %v, want %v", got, want)
 	}
@@ -116,15 +135,15 @@ func TestCheck(t *testing.T) {
 		{"an odd version", func(f *Facts) { f.Version.Value = "new" }, "warn RD002 broker", []string{`"new"`}, ""},
 		{"no configuration", func(f *Facts) { f.Broker = denied[map[string]string]() }, "warn RD003 broker", []string{"unknown", "as a user who may read it"}, "RD030 RD032 RD033 RD034 RD035 RD036"},
 
-		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
-		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"unknown"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"no events", func(f *Facts) { f.Events = Topic{Name: events, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD010 " + events, []string{"does not exist", "--create-events"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD027 RD034 RD040 RD042 RD045 RD046 RD011"},
+		{"events denied", func(f *Facts) { f.Events = Topic{Name: events, Partitions: denied[int]()} }, "warn RD010 " + events, []string{"unknown"}, "RD013 RD021 RD022 RD023 RD024 RD025 RD027 RD034 RD040 RD042 RD045 RD046 RD011"},
 		{"events without partitions", func(f *Facts) { f.Events.Partitions.Value = 0 }, "error RD010 " + events, []string{"not partitioned"}, "RD013 RD040 RD045 RD011"},
 		{"events that lost partitions", func(f *Facts) { f.Events.Stats.Value[1] = Stats{Missing: true} }, "warn RD010 " + events, []string{"partition 1 of 3 do not exist"}, "RD042 RD043 RD024"},
-		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD034 RD041 RD043 RD044"},
+		{"no decisions", func(f *Facts) { f.Decisions = Topic{Name: decisions, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD011 " + decisions, []string{"does not exist", "refloatctl topics create"}, "RD013 RD020 RD022 RD023 RD024 RD025 RD026 RD027 RD034 RD041 RD043 RD044"},
 		{"decisions that lost partitions", func(f *Facts) { f.Decisions.Stats.Value[2] = Stats{Missing: true} }, "error RD011 " + decisions, []string{"partition 2 of 3"}, "RD044 RD024 RD043"},
 		{"fewer decisions", func(f *Facts) { f.Decisions.Partitions.Value = 2 }, "error RD011 " + decisions, []string{"has 2 partitions, but events has 3", "--grow", "--accept-partitions 3"}, ""},
 		{"more decisions", func(f *Facts) { f.Decisions.Partitions.Value = 5 }, "error RD011 " + decisions, []string{"has 5 partitions, but events has 3", "--pulsar-decisions"}, ""},
-		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025"},
+		{"no policies", func(f *Facts) { f.Policies = Topic{Name: policies, Partitions: Fact[int]{Err: ErrNotFound}} }, "error RD012 " + policies, []string{"does not exist"}, "RD020 RD022 RD024 RD025 RD027"},
 		{"policies on two", func(f *Facts) { f.Policies.Partitions.Value = 2 }, "error RD012 " + policies, []string{"has 2 partitions", "--pulsar-policies"}, ""},
 		{"events grew", func(f *Facts) { f.Decisions.Claims[0].Value.Partitions, f.Decisions.Claims[2].Value.Partitions = 2, 2 }, "error RD013 " + decisions, []string{"partitions 0, 2: claimed when events had 2 partitions; now it has 3", "--accept-partitions 3"}, ""},
 		{"a claim that cannot be read", func(f *Facts) { f.Decisions.Claims[1] = Fact[*Claim]{Err: errors.New("damaged")} }, "warn RD013 " + decisions, []string{"partition 1", "damaged"}, "RD047"},
@@ -184,6 +203,10 @@ func TestCheck(t *testing.T) {
 		{"compacted decisions", func(f *Facts) { f.Decisions.Compaction.Value = 1 << 20 }, "error RD025 " + decisions, []string{"1 MiB", "set-compaction-threshold --threshold 0"}, ""},
 		{"compacted events", func(f *Facts) { f.Events.Compaction.Value = 1 << 10 }, "warn RD025 " + events, []string{"1 KiB"}, ""},
 		{"compacted once", func(f *Facts) { f.Policies.Ledgers.Value[0].Compacted.ID = 7 }, "warn RD025 " + policies, []string{"has been compacted"}, ""},
+		{"decisions go to a second storage", func(f *Facts) { f.Decisions.Offload.Value = offload(1<<20, -1, 4*time.Hour) }, "error RD027 " + decisions, []string{"offloaded to aws-s3", "4 h later", "remove-offload-policies"}, ""},
+		{"policies go to a second storage by age", func(f *Facts) { f.Policies.Offload.Value = offload(-1, 0, 0) }, "error RD027 " + policies, nil, ""},
+		{"events go to a second storage", func(f *Facts) { f.Events.Offload.Value = offload(0, -1, time.Minute) }, "warn RD027 " + events, []string{"1 min later"}, ""},
+		{"offload denied", func(f *Facts) { f.Decisions.Offload = denied[Offload]() }, "warn RD027 " + decisions, []string{"unknown"}, ""},
 		{"compaction denied", func(f *Facts) { f.Events.Compaction = denied[int64]() }, "warn RD025 " + events, []string{"unknown"}, ""},
 
 		{"deduplication broken", func(f *Facts) { f.Decisions.Stats.Value[1].Deduplication = "Failed" }, "warn RD026 " + decisions, []string{`partition 1 is "Failed"`, "--disable"}, ""},

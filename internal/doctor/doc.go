@@ -19,6 +19,7 @@
 //	RD011  decisions, with as many partitions            RD024  deletion of inactive topics
 //	RD012  policies, with one partition                  RD025  compaction
 //	RD013  partition count in the decision log           RD026  deduplication
+//	                                                     RD027  offload to a second storage
 //	RD030  delay of reads at the end of a topic          RD040  subscription of the evaluators
 //	RD031  bookies sync their journal                    RD041  subscription of the ingesters on decisions
 //	RD032  keep-alive                                    RD042  an active evaluator for each partition

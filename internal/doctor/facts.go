@@ -46,6 +46,7 @@ type Topic struct {
 	TTL        Fact[int] // seconds; 0: none
 	Quotas     Fact[map[string]Quota]
 	Compaction Fact[int64] // threshold in bytes; 0: never
+	Offload    Fact[Offload]
 	Inactive   Fact[Inactive]
 	MarkDelete Fact[Persistence]
 	MaxMessage Fact[int64]     // bytes; 0: the broker's limit
@@ -81,6 +82,14 @@ const (
 	quotaByAge    = "message_age"
 	quotaEviction = "consumer_backlog_eviction"
 )
+
+// Offload is when ledgers are copied to a second storage; negative: never.
+type Offload struct {
+	Driver  string `json:"managedLedgerOffloadDriver"` // empty: there is no such storage
+	Bytes   int64  `json:"managedLedgerOffloadThresholdInBytes"`
+	Seconds int64  `json:"managedLedgerOffloadThresholdInSeconds"`
+	Lag     *int64 `json:"managedLedgerOffloadDeletionLagInMillis"` // from then on, the bookies delete theirs; nil: never
+}
 
 // Inactive is the policy for topics that nobody uses.
 type Inactive struct {

@@ -76,6 +76,7 @@ func (a *Admin) topic(ctx context.Context, name string) Topic {
 	t.TTL = answer[int](ctx, a, at+"/messageTTL"+applied)
 	t.Quotas = answer[map[string]Quota](ctx, a, at+"/backlogQuotaMap"+applied)
 	t.Compaction = answer[int64](ctx, a, at+"/compactionThreshold"+applied)
+	t.Offload = answer[Offload](ctx, a, at+"/offloadPolicies"+applied)
 	t.Inactive = answer[Inactive](ctx, a, at+"/inactiveTopicPolicies"+applied)
 	t.MarkDelete = answer[Persistence](ctx, a, at+"/persistence"+applied)
 	t.MaxMessage = answer[int64](ctx, a, at+"/maxMessageSize"+applied)

@@ -224,6 +224,9 @@ func TestSpoiled(t *testing.T) {
 		{"events", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "limitTime": -1, "policy": quotaEviction}, "error RD023 events"},
 		{"decisions", "backlogQuota?backlogQuotaType=message_age", map[string]any{"limitSize": -1, "limitTime": 3600, "policy": "producer_exception"}, "warn RD023 decisions"},
 		{"decisions", "compactionThreshold", 1 << 20, "error RD025 decisions"},
+		{"policies", "compactionThreshold", 1 << 20, "error RD025 policies"},
+		{"events", "compactionThreshold", 1 << 20, "warn RD025 events"},
+		{"decisions", "offloadPolicies", map[string]any{"managedLedgerOffloadDriver": "filesystem", "managedLedgerOffloadThresholdInBytes": 1 << 20, "managedLedgerOffloadDeletionLagInMillis": 1000}, "error RD027 decisions"},
 		{"decisions", "maxMessageSize", 1 << 20, "error RD035 decisions"},
 	} {
 		d.request(t, http.MethodPost, at(d, c.topic)+"/"+c.policy, c.body)
