@@ -167,8 +167,8 @@ reproducible: ## build one platform of VERSION again, elsewhere and without a ca
 licences: ## check the licences of all modules in the programs
 	$(RELEASE) licences
 
-vuln: ## look for known vulnerabilities in what the programs call (needs the Go vulnerability database)
-	$(TOOL) govulncheck ./cmd/...
+vuln: ## look for known vulnerabilities in what the programs call, in VULNDB, a directory or URL (the Go vulnerability database)
+	$(TOOL) govulncheck $(if $(VULNDB),-db $(if $(findstring ://,$(VULNDB)),$(VULNDB),file://$(abspath $(VULNDB)))) ./cmd/...
 
 .PHONY: gen fmt lint check
 gen: ## generate Go code and the OpenAPI document from the .proto files
