@@ -63,7 +63,7 @@ test: ## run every test that this machine has the parts for, in the order of SHU
 nightly: FUZZTIME = 60s
 nightly: KILLS = 20
 nightly: LONG = 1
-nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade e2e-armada bench-once peers ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
+nightly: properties histories group-histories sim schedules fuzz crash crash-restarts chaos secure upgrade brokers e2e-armada bench-once peers ## the long tier, for which each change need not wait: about three hours on 2 cores; -k goes on after a failure
 
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
@@ -120,7 +120,7 @@ crash: ## kill -9 `refloatctl up` KILLS (100) times and check that nothing was l
 crash-restarts: ## kill -9 an ingester at each statement, or each KILL_EVERY-th, while it writes restarts of a group and a gang to PostgreSQL
 	KILL_EVERY=$(or $(KILL_EVERY),1) REQUIRE_INTEGRATION=1 go test -vet=off -count=1 -v -timeout=1h -run='^TestKilledInRestart$$' ./internal/test/e2e
 
-.PHONY: e2e e2e-armada upgrade scale chaos secure
+.PHONY: e2e e2e-armada upgrade brokers scale chaos secure
 e2e: ## run our programs on a real Pulsar broker: take-over, refusals, foreign messages
 	REQUIRE_INTEGRATION=1 $(TEST) -- -shuffle=on -count=1 -timeout=15m ./internal/test/e2e
 
@@ -129,6 +129,9 @@ e2e-armada: ## run scenarios under a real Armada (ARMADA_BOX, or ../shared/armad
 
 upgrade: ## share partitions between our programs and those of the commit FROM, under load on a real Pulsar broker
 	UPGRADE_FROM=$(or $(FROM),c96f738c6719ee080dffb3a5840d5755ce86947d) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestUpgrade$$' ./internal/test/e2e
+
+brokers: ## run our programs on two brokers in one cluster: bundles and the leader move, one is gone, all are restored from an older backup
+	BROKERS=1 REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^(TestTwoBrokers|TestOlderBackup)$$' ./internal/test/e2e
 
 scale: ## restart SCALE (4) evaluators and ingesters one by one on 16 partitions each, under load on a real Pulsar broker; alone on the machine
 	SCALE=$(or $(SCALE),4) REQUIRE_INTEGRATION=1 go test -count=1 -v -timeout=30m -run='^TestScale$$' ./internal/test/e2e

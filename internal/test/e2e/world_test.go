@@ -63,7 +63,7 @@ func newWorldOn(t *testing.T, b *pulsartest.Broker, partitions int) *world {
 		t.Fatal(err)
 	}
 	within := limit
-	if os.Getenv("SCALE") != "" {
+	if os.Getenv("SCALE") != "" || os.Getenv("BROKERS") != "" {
 		within *= 5
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)

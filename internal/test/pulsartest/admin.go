@@ -89,30 +89,46 @@ func (b *Broker) healthy(ctx context.Context) error {
 }
 
 func (b *Broker) admin(ctx context.Context, method, path string, body any) error {
+	_, err := b.request(ctx, method, "/admin/v2/"+path, body)
+	return err
+}
+
+// ask gets something of the admin API.
+func (b *Broker) ask(ctx context.Context, path string, to any) error {
+	return b.askAt(ctx, "/admin/v2/"+path, to)
+}
+
+// askAt gets something of the web service.
+func (b *Broker) askAt(ctx context.Context, path string, to any) error {
+	text, err := b.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
+func (b *Broker) request(ctx context.Context, method, path string, body any) ([]byte, error) {
 	var content io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		content = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, b.AdminURL+"/admin/v2/"+path, content)
+	req, err := http.NewRequestWithContext(ctx, method, b.AdminURL+path, content)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s %s: %s: %s", method, strings.TrimPrefix(path, "/admin/v2/"), resp.Status, bytes.TrimSpace(text))
 	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, bytes.TrimSpace(text))
-	}
-	return nil
+	return text, err
 }

@@ -1,6 +1,7 @@
 package pulsartest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,25 +69,10 @@ type ports struct{ service, web, bookie int }
 
 // Launch runs a broker and waits until it is usable. Close ends it.
 func Launch(ctx context.Context, o Options) (*Broker, error) {
-	env, err := readEnvironment()
-	if err != nil {
-		return nil, err
-	}
-	if o.Way == "" {
-		o.Way = env.way
-	}
-	if o.Home == "" {
-		o.Home = env.home
-	}
-	if o.Memory == "" {
-		o.Memory = defaultMemory
-	}
-	if o.JVM == "" {
-		o.JVM = defaultJVM
-	}
 	ctx, cancel := patient(ctx)
 	defer cancel()
-	if o.Way, err = choose(ctx, o); err != nil {
+	o, err := o.complete(ctx)
+	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
@@ -95,6 +81,18 @@ func Launch(ctx context.Context, o Options) (*Broker, error) {
 			return b, err
 		}
 	}
+}
+
+// complete chooses what is not set.
+func (o Options) complete(ctx context.Context) (Options, error) {
+	env, err := readEnvironment()
+	if err != nil {
+		return o, err
+	}
+	o.Way, o.Home = cmp.Or(o.Way, env.way), cmp.Or(o.Home, env.home)
+	o.Memory, o.JVM = cmp.Or(o.Memory, defaultMemory), cmp.Or(o.JVM, defaultJVM)
+	o.Way, err = choose(ctx, o)
+	return o, err
 }
 
 func launch(ctx context.Context, o Options) (*Broker, error) {
@@ -115,7 +113,7 @@ func launch(ctx context.Context, o Options) (*Broker, error) {
 	if o.Way == Container {
 		b.life, err = newContainer(ctx, o, p, settings)
 	} else {
-		b.life, err = newProcess(o, p, settings)
+		b.life, err = newProcess(o, standalone(p, settings))
 	}
 	if err != nil {
 		return nil, err

@@ -20,5 +20,7 @@
 // however the test binary ends: a guard, a small shell, waits for its end and removes
 // the container or the process and its directory.
 //
-// Limitations: one broker and one bookie, no TLS.
+// StartCluster runs two brokers on a ZooKeeper and a bookie, as child processes: four, and over 1 GB of memory.
+//
+// Limitations: one bookie, no TLS.
 package pulsartest

@@ -15,35 +15,60 @@ import (
 	"time"
 )
 
-// process is a broker as a child process, in a directory of its own:
+// process is a part of the distribution as a child process, in a directory of its own:
 //
-//	standalone.conf      the shipped configuration with our settings
-//	broker.log           what every run printed
-//	metadata, bookkeeper its data
-//	log                  other logs
+//	conf       the shipped configuration with our settings
+//	broker.log what every run printed
+//	data       its data
+//	log        other logs
 type process struct {
 	home   string
 	dir    string
 	memory string
 	jvm    string
-	ports  ports
+	part   part
 	guard  *guard
 
 	group int           // process group, 0 when none runs
 	ended chan struct{} // closed when it has ended
 }
 
-func newProcess(o Options, p ports, settings map[string]string) (*process, error) {
+// part is a part of the distribution. The arguments and settings that name its data are to begin with dataOf.
+type part struct {
+	args     []string // of bin/pulsar
+	conf     string   // name of the shipped configuration
+	env      string   // names the configuration to the part
+	settings map[string]string
+}
+
+// dataOf stands for the directory of the data of a part.
+const dataOf = "{data}"
+
+func standalone(p ports, settings map[string]string) part {
+	return part{
+		[]string{
+			"standalone", "--no-functions-worker", "--no-stream-storage", "--advertised-address", loopback,
+			"--metadata-dir", dataOf + "/metadata", "--bookkeeper-dir", dataOf + "/bookkeeper", "--bookkeeper-port", strconv.Itoa(p.bookie),
+		},
+		"standalone.conf", "PULSAR_STANDALONE_CONF",
+		with(settings, map[string]string{
+			"bindAddress":         loopback,
+			"allowEphemeralPorts": "true", // else the bookie does not take the port it is given, but one that a client may take
+		}),
+	}
+}
+
+func newProcess(o Options, of part) (*process, error) {
 	dir, err := os.MkdirTemp("", "pulsartest-")
 	if err != nil {
 		return nil, err
 	}
-	c := &process{home: o.Home, dir: dir, memory: o.Memory, jvm: o.JVM, ports: p}
-	settings = with(settings, map[string]string{
-		"bindAddress":         loopback,
-		"allowEphemeralPorts": "true", // else the bookie does not take the port it is given, but one that a client may take
-	})
-	if err := writeConfig(c.conf(), filepath.Join(o.Home, "conf", "standalone.conf"), settings); err != nil {
+	c := &process{home: o.Home, dir: dir, memory: o.Memory, jvm: o.JVM, part: of}
+	settings := map[string]string{}
+	for name, value := range of.settings {
+		settings[name] = c.named(value)
+	}
+	if err := writeConfig(c.conf(), filepath.Join(o.Home, "conf", of.conf), settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	const clean = `[ -z "$last" ] || kill -s KILL -- "-$last"; for i in 1 2 3 4 5; do rm -rf -- "$1" && exit 0; sleep 1; done`
@@ -53,7 +78,8 @@ func newProcess(o Options, p ports, settings map[string]string) (*process, error
 	return c, nil
 }
 
-func (c *process) conf() string { return filepath.Join(c.dir, "standalone.conf") }
+func (c *process) conf() string { return filepath.Join(c.dir, "conf") }
+func (c *process) data() string { return filepath.Join(c.dir, "data") }
 func (c *process) log() string  { return filepath.Join(c.dir, "broker.log") }
 
 func (c *process) start(context.Context) error {
@@ -62,18 +88,7 @@ func (c *process) start(context.Context) error {
 		return err
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(c.home, "bin", "pulsar"), "standalone", "--no-functions-worker", "--no-stream-storage",
-		"--advertised-address", loopback,
-		"--metadata-dir", filepath.Join(c.dir, "metadata"),
-		"--bookkeeper-dir", filepath.Join(c.dir, "bookkeeper"),
-		"--bookkeeper-port", strconv.Itoa(c.ports.bookie))
-	cmd.Dir = c.dir
-	cmd.Env = append(cmd.Environ(),
-		"PULSAR_STANDALONE_CONF="+c.conf(),
-		"PULSAR_MEM="+c.memory,
-		"PULSAR_GC="+c.jvm,
-		"PULSAR_GC_LOG= ",
-		"PULSAR_LOG_DIR="+filepath.Join(c.dir, "log"))
+	cmd := c.command(c.part.args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = tied()
 
@@ -93,6 +108,41 @@ func (c *process) start(context.Context) error {
 	}
 	c.group, c.ended = cmd.Process.Pid, ended
 	return c.guard.send(strconv.Itoa(c.group))
+}
+
+// named puts the directory of the data into a setting or an argument.
+func (c *process) named(text string) string { return strings.ReplaceAll(text, dataOf, c.data()) }
+
+// command is one of bin/pulsar.
+func (c *process) command(args ...string) *exec.Cmd {
+	for i, arg := range args {
+		args[i] = c.named(arg)
+	}
+	cmd := exec.Command(filepath.Join(c.home, "bin", "pulsar"), args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(cmd.Environ(),
+		c.part.env+"="+c.conf(),
+		"PULSAR_MEM="+c.memory,
+		"PULSAR_GC="+c.jvm,
+		"PULSAR_GC_LOG= ",
+		"PULSAR_LOG_DIR="+filepath.Join(c.dir, "log"))
+	return cmd
+}
+
+// stop asks the process to end, and waits until it has.
+func (c *process) stop(ctx context.Context) error {
+	if c.group == 0 {
+		return nil
+	}
+	if err := c.send(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not end: %w", c.part.args[0], ctx.Err())
+	}
+	return c.kill(ctx)
 }
 
 func (c *process) kill(ctx context.Context) error {
