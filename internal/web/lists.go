@@ -25,8 +25,10 @@ type listing struct {
 	ByLabel string
 	By      []choice // the same, counted by something, or more of some kind
 	Repeats []choice // whether repeats are collapsed
-	Table   table
-	Hidden  map[string]string // parameters that the form keeps
+	// Elsewhere leads to what the list is about in other systems.
+	Elsewhere elsewhere
+	Table     table
+	Hidden    map[string]string // parameters that the form keeps
 }
 
 // filter is one field by which a list is filtered.
@@ -412,6 +414,9 @@ func (s *Site) runs(p *page) error {
 	})
 	if err != nil {
 		return err
+	}
+	if node := l.Node; node != "" && len(t.Rows) > 0 {
+		shown.Elsewhere.command(naming([]string{"kubectl", "describe", "node"}, node))
 	}
 	p.sortable(t, map[int]string{4: "leased", 5: "ended"}, l.Sort)
 	p.paged(t, next)
