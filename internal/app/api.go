@@ -21,6 +21,7 @@ import (
 	"github.com/refloat/refloat/internal/api/jobs"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/projection"
+	"github.com/refloat/refloat/internal/web"
 )
 
 // API configures the policy API.
@@ -35,6 +36,8 @@ type API struct {
 	JobDB string
 	// Program is the version of this program, for reports of verifications.
 	Program string
+	// Lookout and Logs are those of web.Config.
+	Lookout, Logs web.Link
 }
 
 const (

@@ -20,7 +20,7 @@ import (
 
 // withPage serves the page beside the API, on the same port.
 func (n *node) withPage(p *parts, service *api.Service, rest http.Handler, jobs *jobReader) (http.Handler, error) {
-	page, err := web.Open(web.Config{API: service, Query: n.source(jobs), Now: n.Now, Log: n.Log})
+	page, err := web.Open(web.Config{API: service, Query: n.source(jobs), Now: n.Now, Log: n.Log, Lookout: n.API.Lookout, Logs: n.API.Logs})
 	if err != nil {
 		return nil, err
 	}

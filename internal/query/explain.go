@@ -86,6 +86,19 @@ func (c *Decided) NextPod() string {
 	}
 }
 
+// Pod returns the name of the pod of a run by its index; "": it is unknown, since no decision that had an effect led to it.
+func (h *History) Pod(run uint32) string {
+	if run == 0 || h.Mode == Holdback || h.Mode == Passthrough {
+		return policy.PodName(h.Job.JobID, 0, false)
+	}
+	for _, d := range h.Decisions {
+		if d.Acted && d.Requeue && d.RunIndex+1 == run {
+			return d.PodName
+		}
+	}
+	return ""
+}
+
 // LastRun asks for the last decided run of a job.
 const LastRun = -1
 

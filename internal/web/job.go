@@ -28,7 +28,8 @@ type jobPage struct {
 	Pruned bool
 	Live   live
 	// ByGroup is what the group did to the job last, in words.
-	ByGroup []query.ByGroup
+	ByGroup   []query.ByGroup
+	Elsewhere elsewhere
 }
 
 // fact is a name with a value.
@@ -47,6 +48,8 @@ type step struct {
 	Explain  string
 	Tried    int
 	Skipped  int // rules that were not tried
+	// Elsewhere leads to its logs and its pod.
+	Elsewhere elsewhere
 }
 
 // find finds the job that the address names.
@@ -98,8 +101,14 @@ func (s *Site) job(p *page) error {
 	}
 	s.Query.WithRules(p.ctx, story, shown.Left)
 	for i := shown.Left; i < len(story.Runs); i++ {
-		shown.Steps = append(shown.Steps, stepOf(story, i))
+		one := stepOf(story, i)
+		one.Elsewhere = s.ofRun(map[string]string{
+			"job": j.JobID, "queue": j.Queue, "jobset": j.JobSet, "run": one.RunID, "pod": h.Pod(one.Index), "namespace": h.Job.Submit.Namespace, "node": one.Node,
+			"from": one.Leased, "to": cmp.Or(one.Ended, s.Now().UTC().Format(time.RFC3339)),
+		})
+		shown.Steps = append(shown.Steps, one)
 	}
+	shown.Elsewhere = s.ofJob(j.JobID, j.Queue, j.JobSet)
 	shown.Facts = []fact{
 		{"Queue", j.Queue, link("/queue", "name", j.Queue)},
 		{"Job set", j.JobSet, link("/jobs", "queue", j.Queue, "set", j.JobSet)},

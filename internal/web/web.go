@@ -35,6 +35,8 @@ type Config struct {
 	Log   *slog.Logger
 	// WriteTimeout is how long a client may take to read a page before it is disconnected; 0: 15 s.
 	WriteTimeout time.Duration
+	// Lookout leads from a job to Armada's Lookout, and Logs from a run to its logs.
+	Lookout, Logs Link
 }
 
 const (

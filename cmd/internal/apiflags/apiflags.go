@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/web"
 )
 
 // Default listens on a free port of the loopback interface; the data directory records which one.
@@ -24,6 +25,7 @@ type Serve struct {
 	auth, cert, key string
 	plaintext       bool
 	proxies         []string
+	lookout, logs   string
 }
 
 // BindServe adds the flags to a command. Listen is the default of --api.
@@ -43,6 +45,8 @@ func BindServe(cmd *cobra.Command, listen string) *Serve {
 	set.StringVar(&f.key, "api-tls-key", "", "private key of the TLS certificate, PEM")
 	set.BoolVar(&f.plaintext, "api-plaintext", false, "serve other machines without TLS, because a proxy in front terminates it")
 	set.StringSliceVar(&f.proxies, "api-trusted-proxies", nil, "addresses or networks of proxies in front of --api, such as 10.0.0.0/8: limits count the clients that their X-Forwarded-For names (default: none)")
+	set.StringVar(&f.lookout, "lookout-url", "", "address of Armada's Lookout for the page, such as https://lookout.example.com/?job={job}: it may name {job}, {queue} and {jobset}")
+	set.StringVar(&f.logs, "logs-url", "", "address of the logs of a run for the page: it may name {job}, {run}, {pod}, {namespace}, {node}, {queue}, {jobset}, {from} and {to}")
 	return f
 }
 
@@ -53,6 +57,12 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 		return a, nil
 	}
 	var err error
+	if a.Lookout, err = web.ParseLink(f.lookout); err != nil {
+		return a, fmt.Errorf("--lookout-url: %w", err)
+	}
+	if a.Logs, err = web.ParseLink(f.logs); err != nil {
+		return a, fmt.Errorf("--logs-url: %w", err)
+	}
 	if a.Proxies, err = networks(f.proxies); err != nil {
 		return a, fmt.Errorf("--api-trusted-proxies: %w", err)
 	}

@@ -83,6 +83,9 @@ func TestWhoIsServed(t *testing.T) {
 		{"--api-tls-cert missing.pem --api-tls-key " + key, "missing.pem"},
 		{"--api-auth missing.yaml", "missing.yaml"},
 		{"--api-trusted-proxies 10.0.0.0/8,192.0.2.1,::1", ""},
+		{"--lookout-url https://lookout.example.com/?job={job} --logs-url https://logs.example.com/{pod}", ""},
+		{"--lookout-url javascript:{job}", `--lookout-url: "javascript:{job}": want an http or https address`},
+		{"--logs-url https://logs.example.com/{pdo}", "--logs-url: placeholder"},
 		{"--api-trusted-proxies 10.0.0.0/8,proxy.example", `--api-trusted-proxies: "proxy.example": want an address`},
 	} {
 		cmd := &cobra.Command{}
