@@ -137,6 +137,7 @@ func diffPolicies(cmd *cobra.Command, f diffFlags, oldPath, newPath string) erro
 
 // effects decides the history by both sets: NEW is a candidate against OLD.
 func effects(cmd *cobra.Command, f diffFlags, before, after whatif.Candidate, out io.Writer, summary *summaryJSON) error {
+	fmt.Fprintln(cmd.ErrOrStderr(), "diff --log is the command whatif --log DIR --against OLD --policies NEW")
 	log, closeLog, err := app.OpenEvents(f.log)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // commandGroups are the commands by what one does with them, in the order of the help.
 var commandGroups = []struct{ title, commands string }{
 	{"Look at jobs and decisions:", "get search explain top tail export"},
-	{"Write and test policies:", "init lint eval test diff whatif shadow simulate convert schema explain-field"},
+	{"Write and test policies:", "init fmt lint eval test diff whatif shadow simulate convert schema explain-field"},
 	{"Change what is in force:", "apply delete history rollback kill pause resume avoid trust"},
 	{"Run and check a deployment:", "up doctor topics cutover verify jobdb"},
 	{"Copy histories:", "archive record import feed replay"},

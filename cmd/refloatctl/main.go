@@ -150,5 +150,5 @@ func subcommands(cmd *cobra.Command) []string {
 
 // newPolicyTools returns the commands for authors of policies.
 func newPolicyTools() []*cobra.Command {
-	return []*cobra.Command{newEval(), newTest(), newInit(), newDiff(), newShadow(), newSchema(), newExplainField()}
+	return []*cobra.Command{newEval(), newTest(), newInit(), newFmt(), newDiff(), newShadow(), newSchema(), newExplainField()}
 }

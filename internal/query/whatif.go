@@ -141,10 +141,16 @@ func SideName(name string) string {
 
 // Comparison is the sides of all results in one table, with what the estimates in it are based on.
 type Comparison struct {
-	Sides []whatif.Side
-	Rows  []ComparisonRow
-	Notes []string
+	Heads  []string // of the sides: their names, or a letter for a long one
+	Legend []string // what the letters mean
+	Rows   []ComparisonRow
+	Notes  []string // what the estimates are based on
+
+	sides []whatif.Side
 }
+
+// longestHead is how long the name of a side may be in the head of a table.
+const longestHead = 32
 
 // ComparisonRow is one figure, of each side.
 type ComparisonRow struct {
@@ -157,14 +163,22 @@ func Compare(results []WhatIfResult) (c Comparison) {
 	for i := range results {
 		for j := range results[i].Sides { // the first one is the candidate
 			if s := results[i].Sides[j]; j == 0 || i == len(results)-1 {
-				c.Sides = append(c.Sides, s)
+				c.sides = append(c.sides, s)
 			}
 		}
 	}
+	for i := range c.sides {
+		name := SideName(c.sides[i].Name)
+		if len(name) > longestHead {
+			letter := string(rune('A' + i)) // of at most maxCandidates and two more
+			name, c.Legend = letter, append(c.Legend, letter+": "+name)
+		}
+		c.Heads = append(c.Heads, name)
+	}
 	row := func(name string, value func(*whatif.Side) string) {
 		r := ComparisonRow{Name: name}
-		for i := range c.Sides {
-			r.Values = append(r.Values, value(&c.Sides[i]))
+		for i := range c.sides {
+			r.Values = append(r.Values, value(&c.sides[i]))
 		}
 		c.Rows = append(c.Rows, r)
 	}
@@ -181,18 +195,21 @@ func Compare(results []WhatIfResult) (c Comparison) {
 	count("failed", func(s *whatif.Side) uint64 { return s.Failed })
 	count("were cancelled", func(s *whatif.Side) uint64 { return s.Cancelled })
 	count("are not over", func(s *whatif.Side) uint64 { return s.Open })
-	if slices.ContainsFunc(c.Sides, func(s whatif.Side) bool { return s.Estimated > 0 }) {
+	if slices.ContainsFunc(c.sides, func(s whatif.Side) bool { return s.Estimated > 0 }) {
 		count("ended without the next retry", func(s *whatif.Side) uint64 { return s.Estimated })
 		row("jobs that succeed, with an estimate of those", func(s *whatif.Side) string {
-			if s.Estimated == 0 {
+			switch {
+			case s.Estimated == 0:
 				return strconv.FormatUint(s.Succeeded, 10)
+			case slices.ContainsFunc(s.Estimates, func(e whatif.Estimate) bool { return e.Of == 0 }):
+				return fmt.Sprintf("%d to %d", s.Succeeded, s.Succeeded+s.Estimated)
 			}
 			return fmt.Sprintf("about %.1f", s.Expected())
 		})
 	}
-	for i := range c.Sides {
-		for _, text := range EstimateTexts(c.Sides[i].Estimates) {
-			c.Notes = append(c.Notes, SideName(c.Sides[i].Name)+": "+text)
+	for i := range c.sides {
+		for _, text := range EstimateTexts(c.sides[i].Estimates) {
+			c.Notes = append(c.Notes, c.Heads[i]+": "+text)
 		}
 	}
 	return c

@@ -176,9 +176,9 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 // compare shows the candidates, what they are compared with, and what happened, in one table.
 func (w *whatIfPage) compare(results []query.WhatIfResult) {
 	c := query.Compare(results)
-	w.Sides, w.Basis = table{Caption: "Side by side", Columns: columns("Figure")}, c.Notes
-	for i := range c.Sides {
-		w.Sides.Columns = append(w.Sides.Columns, column{Name: query.SideName(c.Sides[i].Name), Class: "num"})
+	w.Sides, w.Basis = table{Caption: "Side by side", Columns: columns("Figure")}, append(c.Legend, c.Notes...)
+	for _, head := range c.Heads {
+		w.Sides.Columns = append(w.Sides.Columns, column{Name: head, Class: "num"})
 	}
 	for _, r := range c.Rows {
 		row := []cell{text(r.Name)}

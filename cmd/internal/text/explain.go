@@ -231,11 +231,10 @@ func WhatIf(w io.Writer, r *query.WhatIfResult) error {
 // Compare prints the sides of what-ifs in one table: the candidates, what they are compared with, and what happened.
 func Compare(w io.Writer, results []query.WhatIfResult) error {
 	c := query.Compare(results)
-	head := []string{""}
-	for i := range c.Sides {
-		head = append(head, query.SideName(c.Sides[i].Name))
+	for _, letter := range c.Legend {
+		fmt.Fprintln(w, query.OneLine(letter))
 	}
-	t := show.NewTable(w, head...)
+	t := show.NewTable(w, append([]string{"FIGURE"}, c.Heads...)...)
 	for _, r := range c.Rows {
 		t.Row(append([]string{r.Name}, r.Values...)...)
 	}
