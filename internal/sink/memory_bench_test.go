@@ -3,8 +3,10 @@ package sink_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,19 +143,22 @@ func BenchmarkLiveJobs(b *testing.B) {
 	}
 }
 
+// withIndexes are the bytes of a table with its indexes; those of an index are not added.
+const withIndexes = "CASE c.relkind WHEN 'r' THEN pg_total_relation_size(c.oid) ELSE 0 END"
+
 // BenchmarkGrowth is what stays in each table of a job that is over, which failed
-// once and was retried, and what the work itself leaves behind. Run it with
+// once and was retried, in its indexes, and what the work itself leaves behind. Run it with
 // -benchtime 1x.
 func BenchmarkGrowth(b *testing.B) {
 	ctx, at := context.Background(), pgtest.Start(b, false).Database(b)
 	db, conn := openPostgres(b, at), postgresConn(b, at)
 	const jobs, rounds = 5000, 4
-	sizes := func() map[string]float64 {
+	sizes := func(size string) map[string]float64 {
 		if _, err := conn.Exec(ctx, "VACUUM ANALYZE"); err != nil {
 			b.Fatal(err)
 		}
-		rows, err := conn.Query(ctx, `SELECT relname::text, pg_total_relation_size(oid)::float8 FROM pg_class
-			WHERE relname LIKE 'refloat\_%' AND relkind = 'r' AND relnamespace = 'public'::regnamespace`)
+		rows, err := conn.Query(ctx, `SELECT c.relname::text, `+size+`::float8 FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+			WHERE coalesce(i.indrelid, c.oid)::regclass::text LIKE 'refloat\_%' AND c.relkind IN ('r', 'i') AND c.relnamespace = 'public'::regnamespace`)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -180,7 +185,7 @@ func BenchmarkGrowth(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sizes()
+		sizes(withIndexes)
 		messages := len(events.parts[0].messages)
 		var early map[string]float64
 		for n := 0; ; n++ {
@@ -192,15 +197,25 @@ func BenchmarkGrowth(b *testing.B) {
 				break
 			}
 			if n%20 == 19 && early == nil {
-				early = sizes()
+				early = sizes(withIndexes)
 			} else if n%20 == 19 {
-				sizes() // as an autovacuum would
+				sizes(withIndexes) // as an autovacuum would
 			}
 		}
-		late := sizes()
+		late := sizes(withIndexes)
 		for name, size := range late {
-			b.ReportMetric(size/(jobs*rounds), strings.TrimPrefix(name, "refloat_")+"-B/job")
+			if size > 0 {
+				b.ReportMetric(size/(jobs*rounds), strings.TrimPrefix(name, "refloat_")+"-B/job")
+			}
 		}
+		alone := sizes("pg_table_size(c.oid)")
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(alone)) {
+			if size := alone[name] / (jobs * rounds); size >= 1 {
+				parts = append(parts, fmt.Sprintf("%s %.0f", strings.TrimPrefix(name, "refloat_"), size))
+			}
+		}
+		b.Logf("bytes a job, tables without their indexes: %s", strings.Join(parts, ", "))
 		b.Logf("%d messages of %d jobs; refloat_positions: %.0f bytes early, %.0f at the end", messages, jobs*rounds, early["refloat_positions"], late["refloat_positions"])
 		b.ReportMetric(0, "ns/op")
 	}
