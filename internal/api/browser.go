@@ -13,6 +13,14 @@ import (
 // authenticated returns a request with its authenticated caller, whom the service's methods then know.
 func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, error) {
 	address := s.addressOf(r)
+	via := "rest"
+	switch {
+	case isRPC(r):
+		via = "grpc"
+	case !Serves(r):
+		via = "page"
+	}
+	r = r.WithContext(context.WithValue(r.Context(), originKey{}, origin{address, via}))
 	who, err := s.Auth.Who(metadata.NewIncomingContext(withClient(r.Context(), Principal{}, address), metadata.Pairs(
 		"authorization", r.Header.Get("Authorization"), userHeader, r.Header.Get(userHeader))))
 	if err != nil {

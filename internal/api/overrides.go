@@ -21,8 +21,7 @@ import (
 // Overrides (named brakes in the API) are changes too, but not of resources: they can be set even if resources
 // come from another source, and editing resources does not remove them.
 
-// Brake implements pb.PoliciesServer.
-func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+func (s *Service) brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
 	if r.Node != "" || r.AvoidedUntil != nil || r.TrustedUntil != nil {
 		return s.overrideNode(ctx, r)
 	}
@@ -118,8 +117,7 @@ func (s *Service) overrideNode(ctx context.Context, r *pb.BrakeRequest) (*pb.Cha
 	})
 }
 
-// Release implements pb.PoliciesServer.
-func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
+func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
 	if r.Everything && r.Queue != "" {
 		return nil, status.Error(codes.InvalidArgument, "queue and everything: give only one of them")
 	}

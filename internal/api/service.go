@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -36,6 +37,7 @@ type Service struct {
 	// Writes limits the rate of changes; nil: unlimited.
 	Writes  *rate.Limiter
 	Timeout time.Duration // timeout of the log; default 20 s
+	Log     *slog.Logger  // of changes, one line each (audit.go); nil: they are not logged
 }
 
 // writer returns the author of a change, within the rate limit.
@@ -128,8 +130,7 @@ func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 	return status.Errorf(codes.NotFound, "%s does not exist", id)
 }
 
-// Create implements pb.PoliciesServer.
-func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {
+func (s *Service) create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {
 	file, err := fileOf("document", r.Document)
 	if err != nil {
 		return nil, err
@@ -151,8 +152,7 @@ func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, 
 	})
 }
 
-// Update implements pb.PoliciesServer.
-func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, error) {
+func (s *Service) update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, error) {
 	file, err := fileOf("document", r.Document)
 	if err != nil {
 		return nil, err
@@ -190,8 +190,7 @@ func touches(id policyfile.ID) func(*policylog.Version) bool {
 	}
 }
 
-// Delete implements pb.PoliciesServer.
-func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, error) {
+func (s *Service) remove(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, error) {
 	id, err := idOf(r.Kind, r.Name)
 	if err != nil {
 		return nil, err
@@ -219,8 +218,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 // maxDocuments limits the documents of one Apply.
 const maxDocuments = 50_000
 
-// Apply implements pb.PoliciesServer.
-func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
+func (s *Service) apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
 	if len(r.Documents) > maxDocuments {
 		return nil, status.Errorf(codes.InvalidArgument, "documents: %d: above the limit of %d", len(r.Documents), maxDocuments)
 	}
@@ -250,8 +248,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 	})
 }
 
-// RollBack implements pb.PoliciesServer.
-func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
+func (s *Service) rollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
 	id, err := optionalIDOf(r.Kind, r.Name)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	service := &api.Service{
 		Store: n.policies, Auth: n.API.Auth, Proxies: n.API.Proxies, Now: n.Now, Fixed: n.fixed(),
-		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
+		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce), Log: n.Log,
 	}
 	service.Queues = n.queues
 	if n.followed != nil {

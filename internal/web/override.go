@@ -133,6 +133,7 @@ func (s *Site) override(p *page) error {
 		return again("Give a reason: it is shown to everyone affected.")
 	}
 	if err := s.mayOverride(p, shown.Do); err != nil {
+		s.API.Refused(p.r.Context(), p.who, shown.Do, err)
 		return err
 	}
 	if p.arg("confirm") != "yes" {
