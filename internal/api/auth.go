@@ -77,6 +77,8 @@ type Auth struct {
 	OIDC *OIDC `json:"oidc"`
 	// Permissions lists, for each verb, the groups that have it.
 	Permissions map[Verb][]string `json:"permissionGroupMapping"`
+	// Queues grants permissions on single queues, beside those that Permissions grants on all.
+	Queues map[string]QueuePermissions `json:"queuePermissions"`
 
 	verifier *oidc.IDTokenVerifier
 	decoys   map[int][]byte // by cost: hashes that match no password (checkBasic)
@@ -137,6 +139,9 @@ func (a *Auth) Check(ctx context.Context) error {
 		case sha256.Sum256(nil) == [sha256.Size]byte(b):
 			return fmt.Errorf("tokens.%s.sha256: the hash of an empty token, with which anyone could authenticate", name)
 		}
+	}
+	if err := a.checkQueues(); err != nil {
+		return err
 	}
 	for _, verb := range slices.Sorted(maps.Keys(a.Permissions)) {
 		if !slices.Contains(Verbs(), verb) {
@@ -368,7 +373,7 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 	return p, nil
 }
 
-// May returns an error if the caller lacks a permission.
+// May returns an error if the caller lacks a permission on all queues, or on what is of no queue.
 func (a *Auth) May(who Principal, verb Verb) error {
 	if a == nil || slices.ContainsFunc(a.Permissions[verb], func(group string) bool { return slices.Contains(who.Groups, group) }) {
 		return nil

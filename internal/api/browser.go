@@ -26,7 +26,8 @@ func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, erro
 	if err != nil {
 		return r, who, err
 	}
-	return r.WithContext(context.WithValue(withClient(r.Context(), who, address), admitted{}, who)), who, nil
+	ctx := s.Auth.withQueues(withClient(r.Context(), who, address), who)
+	return r.WithContext(context.WithValue(ctx, admitted{}, who)), who, nil
 }
 
 // Admit authenticates the caller of a request that the service does not serve itself, and rejects what its own REST
@@ -38,15 +39,15 @@ func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 		err = fit(s.Auth, r)
 	}
 	if err == nil { // what is not a change shows jobs
-		err = s.Auth.May(who, GetJobs)
+		err = s.Auth.mayAnywhere(who, GetJobs)
 	}
 	return r, who, err
 }
 
-// Allowed reports whether a caller has at least one of these permissions.
+// Allowed reports whether a caller has at least one of these permissions, on all queues or on one.
 func (s *Service) Allowed(who Principal, verbs ...Verb) bool {
 	for _, v := range verbs {
-		if s.Auth.May(who, v) == nil {
+		if s.Auth.mayAnywhere(who, v) == nil {
 			return true
 		}
 	}

@@ -30,6 +30,8 @@ type Queries interface {
 	Top(by string, c *Criteria, limit int) ([]Top, error)
 	// CountJobs counts the jobs that the criteria select.
 	CountJobs(c *Criteria) (uint64, error)
+	// CountRuns counts the runs that the criteria select.
+	CountRuns(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
 	// Runs visits the runs of a job in the order in which they became known.

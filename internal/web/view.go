@@ -85,6 +85,8 @@ func (p *page) fail(err error) {
 		f.Code, title = http.StatusBadRequest, "Refloat cannot read this request"
 	case errors.As(err, &missing):
 		f.Code, title = http.StatusNotFound, "Not found"
+	case errors.Is(err, query.ErrAllQueues):
+		f.Code, title, f.Text = http.StatusForbidden, "You may not do this", []string{sentence(err.Error())}
 	case errors.Is(err, query.ErrNoLogs), errors.Is(err, query.ErrNoPolicies):
 		f.Code, title = http.StatusNotImplemented, "This process cannot answer that"
 	case errors.Is(err, query.ErrBusy):

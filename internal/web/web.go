@@ -48,6 +48,7 @@ const (
 // Open makes the page.
 func Open(c Config) (*Site, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
+	c.Query = c.Query.Limited(api.QueuesOf)
 	s := &Site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -85,7 +86,7 @@ type Site struct {
 	static map[string]asset
 	routes map[string]route
 	rooms  [2]room // of pages that show, and of pages that change
-	counts counts
+	counts countsBy
 }
 
 // Close ends what goes on between requests. Nobody may ask for a page then.
