@@ -78,6 +78,7 @@ var drivers = map[string]string{
 	"golang.org/x/crypto":                    "internal/api",
 	"golang.org/x/sync":                      "internal/audit internal/sink internal/app cmd",
 	"golang.org/x/term":                      "cmd/internal/show",
+	"golang.org/x/oauth2":                    "internal/api cmd/refloatctl",
 	"golang.org/x/time":                      "internal/api internal/app",
 	"google.golang.org/genproto":             "internal/api",
 	"gonum.org/v1/gonum":                     "internal/simulate",

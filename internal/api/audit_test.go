@@ -52,7 +52,7 @@ func TestAudit(t *testing.T) {
 		},
 		Permissions: everybody(),
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(s *api.Service) { s.Auth = auth })

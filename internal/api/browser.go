@@ -34,6 +34,9 @@ func (s *Service) authenticated(r *http.Request) (*http.Request, Principal, erro
 // requests are rejected for: a foreign origin, or a foreign name of this machine; and a caller without GetJobs. The service's methods know the caller
 // by the context of the request that Admit returns.
 func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
+	if who, ok := s.bySession(r); ok {
+		r = r.WithContext(context.WithValue(r.Context(), admitted{}, who))
+	}
 	r, who, err := s.authenticated(r)
 	if err == nil {
 		err = fit(s.Auth, r)

@@ -81,6 +81,9 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	// Whoever waits for this line may call the server by the data directory.
 	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()), slog.String("page", scheme+"://"+l.Addr().String()+"/"))
+	if a := n.API.Auth; a != nil && a.OIDC != nil {
+		p.run("identity provider", func(ctx context.Context) error { return a.OIDC.Await(ctx, n.Log) })
+	}
 	p.run("API server", func(ctx context.Context) error {
 		shutDown := make(chan struct{})
 		context.AfterFunc(ctx, func() {

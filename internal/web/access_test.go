@@ -119,7 +119,7 @@ func secured(t *testing.T) *deployment {
 		auth.Permissions[v] = []string{"ops"}
 	}
 	auth.Permissions[api.UpdateRetryPolicy] = []string{"ops", "editors"}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	d, err := deploy("../../examples/policies", "../../testdata/recordings/plain.jsonl.gz", plantHidden, app.API{Auth: auth})

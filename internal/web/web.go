@@ -245,7 +245,7 @@ func (p *page) send(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	if p.status == http.StatusUnauthorized {
+	if p.status == http.StatusUnauthorized && !p.site.API.Auth.OnPage() {
 		h.Set("WWW-Authenticate", `Basic realm="Refloat", charset="UTF-8"`)
 	}
 	if p.unchanged {

@@ -146,7 +146,7 @@ func TestAuthFile(t *testing.T) {
 		{"tokens: {ci: {sha256: \"" + secret + "\n", "line"},
 		{"tokens: *" + secret, "invalid YAML"},
 	} {
-		a, err := readAuth(t.Context(), write(t, "auth.yaml", c.text))
+		a, err := readAuth(write(t, "auth.yaml", c.text))
 		switch {
 		case c.want == "" && (err != nil || len(a.Basic) != 1 || len(a.Basic["ann"].Groups) != 1):
 			t.Errorf("%s: %v", c.text, err)
