@@ -62,7 +62,7 @@ var drivers = map[string]string{
 	"github.com/apache/pulsar-client-go":     "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
 	"github.com/cenkalti/backoff/v5":         "internal/app",
 	"github.com/cockroachdb/pebble/v2":       "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
-	"github.com/coreos/go-oidc/v3":           "internal/api",
+	"github.com/coreos/go-oidc/v3":           "internal/api cmd/refloatctl",
 	"github.com/dustin/go-humanize":          "internal/app",
 	"github.com/grpc-ecosystem/grpc-gateway": "internal/api",
 	"github.com/jackc/pgx/v5":                "internal/jobdb internal/armada internal/doctor internal/app internal/schedulerdb",
