@@ -233,12 +233,12 @@ func TestAnswersPermission(t *testing.T) {
 		return api.Token{SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte("secret-"+strings.Join(groups, "-")))), Groups: groups}
 	}
 	auth := &api.Auth{Tokens: map[string]api.Token{"reader": token("readers"), "other": token("ops")}, Permissions: map[api.Verb][]string{api.GetJobs: {"readers"}, api.KillRetries: {"ops"}}}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	server := answering(t, data, auth)
 	silent := &api.Auth{Tokens: auth.Tokens}
-	if err := silent.Check(t.Context()); err != nil {
+	if err := silent.Check(); err != nil {
 		t.Fatal(err)
 	}
 	closed := answering(t, data, silent)

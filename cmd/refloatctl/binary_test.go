@@ -146,8 +146,14 @@ type process struct {
 // start starts refloatctl; it is killed at the end of the test at the latest.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn starts refloatctl with more in its environment.
+func startIn(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{args: args, cmd: exec.Command(binaryPath(t), args...), done: make(chan struct{}), out: newLines(), err: newLines()}
-	p.cmd.Env = environ()
+	p.cmd.Env = environ(env...)
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -171,6 +171,16 @@ func (c *client) connected(ctx context.Context, server string, call func(context
 	if err != nil {
 		return usageError{err}
 	}
+	signedIn := false
+	if len(auth) == 0 || auth[0] != "authorization" {
+		token, err := kept(ctx, server)
+		if err != nil {
+			return err
+		}
+		if signedIn = token != ""; signedIn {
+			auth = []string{"authorization", "Bearer " + token}
+		}
+	}
 	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(secure), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		return usageError{fmt.Errorf("--server %s: %w", server, err)}
@@ -181,7 +191,15 @@ func (c *client) connected(ctx context.Context, server string, call func(context
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	return call(metadata.AppendToOutgoingContext(ctx, auth...), conn)
+	err = call(metadata.AppendToOutgoingContext(ctx, auth...), conn)
+	if s, ok := status.FromError(err); ok && s.Code() == codes.Unauthenticated {
+		hint := "refloatctl login --server " + server + " signs in, if its users have an identity provider"
+		if signedIn {
+			hint = "it refuses your sign-in: run refloatctl login --server " + server
+		}
+		return status.Errorf(codes.Unauthenticated, "%s (%s)", s.Message(), hint)
+	}
+	return err
 }
 
 // startsWithin is how long to wait for a server that was just started.
@@ -214,8 +232,17 @@ func (c *client) find(ctx context.Context) error {
 }
 
 func (c *client) credentials(server string) (credentials.TransportCredentials, error) {
+	config, err := c.tls(server)
+	if err != nil || config != nil {
+		return credentials.NewTLS(config), err
+	}
+	return insecure.NewCredentials(), nil
+}
+
+// tls returns how a connection to a server is encrypted; nil: it is not.
+func (c *client) tls(server string) (*tls.Config, error) {
 	if c.ca == "" && (c.plaintext || api.OnLoopback(server)) {
-		return insecure.NewCredentials(), nil
+		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.ca != "" {
@@ -228,7 +255,7 @@ func (c *client) credentials(server string) (credentials.TransportCredentials, e
 			return nil, fmt.Errorf("--server-ca %s: the file contains no certificate", c.ca)
 		}
 	}
-	return credentials.NewTLS(config), nil
+	return config, nil
 }
 
 // identity returns the headers that authenticate the caller.

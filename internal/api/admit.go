@@ -203,7 +203,7 @@ func inputOf(fullMethod string) protoreflect.MessageDescriptor {
 
 // allows refuses a caller who could not make the call with any body.
 func (c *call) allows(a *Auth, who Principal) error {
-	if len(c.verbs) == 0 || slices.ContainsFunc(c.verbs, func(v Verb) bool { return a.May(who, v) == nil }) {
+	if len(c.verbs) == 0 || slices.ContainsFunc(c.verbs, func(v Verb) bool { return a.mayAnywhere(who, v) == nil }) {
 		return nil
 	}
 	return status.Errorf(codes.PermissionDenied, "%s lacks the permission for this request: it needs one of %v", who.Name, c.verbs)

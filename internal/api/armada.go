@@ -31,16 +31,6 @@ type Armada struct {
 // leftOut is the response header that lists policies which Armada's form cannot express.
 const leftOut = "refloat-left-out"
 
-// CreateRetryPolicy implements pb.RetryPolicyServiceServer.
-func (a *Armada) CreateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
-	return a.put(ctx, r, CreateRetryPolicy)
-}
-
-// UpdateRetryPolicy implements pb.RetryPolicyServiceServer.
-func (a *Armada) UpdateRetryPolicy(ctx context.Context, r *pb.RetryPolicy) (*emptypb.Empty, error) {
-	return a.put(ctx, r, UpdateRetryPolicy)
-}
-
 // put requires only the verb of the call, as in Armada, where permission to create includes permission to replace.
 func (a *Armada) put(ctx context.Context, r *pb.RetryPolicy, verb Verb) (*emptypb.Empty, error) {
 	file, err := FlatFile(r)
@@ -122,8 +112,7 @@ func notFound(name string) error {
 
 var errNoName = status.Error(codes.InvalidArgument, "retry policy name must not be empty")
 
-// DeleteRetryPolicy implements pb.RetryPolicyServiceServer.
-func (a *Armada) DeleteRetryPolicy(ctx context.Context, r *pb.RetryPolicyDeleteRequest) (*emptypb.Empty, error) {
+func (a *Armada) remove(ctx context.Context, r *pb.RetryPolicyDeleteRequest) (*emptypb.Empty, error) {
 	if r.GetName() == "" {
 		return nil, errNoName
 	}

@@ -275,7 +275,7 @@ func TestArmadaPermissions(t *testing.T) {
 			api.CreateRetryPolicy: {"makers"}, api.DeleteRetryPolicy: {"cleaners"}, api.BindRetryPolicies: {"binders"},
 		},
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t)

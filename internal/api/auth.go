@@ -10,16 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/crypto/bcrypt"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -77,11 +73,12 @@ type Auth struct {
 	OIDC *OIDC `json:"oidc"`
 	// Permissions lists, for each verb, the groups that have it.
 	Permissions map[Verb][]string `json:"permissionGroupMapping"`
+	// Queues grants permissions on single queues, beside those that Permissions grants on all.
+	Queues map[string]QueuePermissions `json:"queuePermissions"`
 
-	verifier *oidc.IDTokenVerifier
-	decoys   map[int][]byte // by cost: hashes that match no password (checkBasic)
-	cost     int            // the highest in use
-	logins   *logins
+	decoys map[int][]byte // by cost: hashes that match no password (checkBasic)
+	cost   int            // the highest in use
+	logins *logins
 }
 
 // BasicUser is a user with a password.
@@ -94,14 +91,6 @@ type BasicUser struct {
 type Token struct {
 	SHA256 string   `json:"sha256"` // of the token, in hex
 	Groups []string `json:"groups"`
-}
-
-// OIDC configures an identity provider, and the claims that hold user name and groups.
-type OIDC struct {
-	Issuer        string `json:"issuer"`
-	Audience      string `json:"audience"`
-	UsernameClaim string `json:"usernameClaim"` // default sub
-	GroupsClaim   string `json:"groupsClaim"`   // default groups
 }
 
 // Principal is an authenticated caller.
@@ -122,8 +111,8 @@ func (p Principal) String() string {
 // maxCost limits the cost of a password check: 12 takes about a quarter of a second.
 const maxCost = 12
 
-// Check validates the configuration, and fetches the identity provider's keys.
-func (a *Auth) Check(ctx context.Context) error {
+// Check validates the configuration. The identity provider need not answer yet: whoever needs it cannot sign in until it does.
+func (a *Auth) Check() error {
 	if err := a.checkBasic(); err != nil {
 		return err
 	}
@@ -137,6 +126,9 @@ func (a *Auth) Check(ctx context.Context) error {
 		case sha256.Sum256(nil) == [sha256.Size]byte(b):
 			return fmt.Errorf("tokens.%s.sha256: the hash of an empty token, with which anyone could authenticate", name)
 		}
+	}
+	if err := a.checkQueues(); err != nil {
+		return err
 	}
 	for _, verb := range slices.Sorted(maps.Keys(a.Permissions)) {
 		if !slices.Contains(Verbs(), verb) {
@@ -153,7 +145,7 @@ func (a *Auth) Check(ctx context.Context) error {
 		}
 		return nil
 	}
-	return a.checkOIDC(ctx)
+	return a.OIDC.check()
 }
 
 // checkBasic also makes the decoys. A wrong password is compared until the highest cost in use is spent, whether its
@@ -193,45 +185,6 @@ func (a *Auth) topUp(cost int) (rest [][]byte) {
 		rest = append(rest, a.decoys[cost])
 	}
 	return rest
-}
-
-// providerTimeout is the timeout of a request to the identity provider.
-const providerTimeout = 10 * time.Second
-
-func (a *Auth) checkOIDC(ctx context.Context) error {
-	if a.OIDC.Issuer == "" || a.OIDC.Audience == "" {
-		return errors.New("oidc: issuer and audience are required")
-	}
-	client := &http.Client{Timeout: providerTimeout, Transport: &throttled{limit: rate.NewLimiter(1, 5)}}
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), a.OIDC.Issuer)
-	if err != nil {
-		return fmt.Errorf("oidc.issuer: %w", err)
-	}
-	a.verifier = provider.Verifier(&oidc.Config{ClientID: a.OIDC.Audience})
-	return nil
-}
-
-// throttled limits how often the identity provider is asked for its keys: each token with an invented key id would
-// cause a request.
-type throttled struct {
-	limit  *rate.Limiter
-	failed atomic.Bool // the last request failed
-}
-
-var errAskedBefore = errors.New("the identity provider was asked for its keys a moment ago")
-
-// RoundTrip implements http.RoundTripper.
-func (s *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
-	switch {
-	case s.limit.Allow():
-	case s.failed.Load():
-		return nil, errors.New("the identity provider did not answer a moment ago")
-	default:
-		return nil, errAskedBefore
-	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	s.failed.Store(err != nil)
-	return resp, err
 }
 
 const (
@@ -288,8 +241,6 @@ type admitted struct{}
 
 var errNoEntry = status.Error(codes.Unauthenticated, "unknown user, or wrong credentials")
 
-var errNoProvider = status.Error(codes.Unavailable, "cannot get the keys of the identity provider now: try again")
-
 // basic checks a user's password. Check must have been called.
 func (a *Auth) basic(ctx context.Context, secret string) (Principal, error) {
 	b, err := base64.StdEncoding.DecodeString(secret)
@@ -333,42 +284,24 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 	if p, ok := a.token(token); ok {
 		return p, nil
 	}
-	if a.verifier == nil {
+	if a.OIDC == nil {
 		return Principal{}, errNoEntry
 	}
-	id, err := a.verifier.Verify(ctx, token)
+	accepted := []*oidc.Config{&oidc.Config{ClientID: a.OIDC.Audience}}
+	if l := a.OIDC.Login; l != nil && l.CLIClientID != a.OIDC.Audience {
+		accepted = append(accepted, &oidc.Config{ClientID: l.CLIClientID})
+	}
+	id, err := a.OIDC.verify(ctx, token, accepted...)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "fetching keys") && !strings.Contains(err.Error(), errAskedBefore.Error()): // go-oidc has no error types
-		return Principal{}, errNoProvider
+	case errors.Is(err, errNoProvider):
+		return Principal{}, err
 	case err != nil:
 		return Principal{}, errNoEntry // the error may contain parts of the token
 	}
-	claims := map[string]any{}
-	if err := id.Claims(&claims); err != nil {
-		return Principal{}, errNoEntry
-	}
-	name := id.Subject
-	if claim := a.OIDC.UsernameClaim; claim != "" {
-		name, _ = claims[claim].(string)
-	}
-	p := Principal{Name: nameFor(name), Verified: true}
-	if p.Name == "" {
-		return Principal{}, errNoEntry
-	}
-	claim := a.OIDC.GroupsClaim
-	if claim == "" {
-		claim = "groups"
-	}
-	groups, _ := claims[claim].([]any)
-	for _, g := range groups {
-		if g, ok := g.(string); ok {
-			p.Groups = append(p.Groups, g)
-		}
-	}
-	return p, nil
+	return a.OIDC.caller(id)
 }
 
-// May returns an error if the caller lacks a permission.
+// May returns an error if the caller lacks a permission on all queues, or on what is of no queue.
 func (a *Auth) May(who Principal, verb Verb) error {
 	if a == nil || slices.ContainsFunc(a.Permissions[verb], func(group string) bool { return slices.Contains(who.Groups, group) }) {
 		return nil

@@ -122,7 +122,7 @@ func TestSignIn(t *testing.T) {
 		OIDC:        &api.OIDC{Issuer: p.URL, Audience: "refloat", UsernameClaim: "email"},
 		Permissions: everybody(),
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(s *api.Service) {
@@ -221,7 +221,7 @@ func TestProviderAway(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
 	auth := &api.Auth{OIDC: &api.OIDC{Issuer: p.URL, Audience: "refloat"}, Permissions: everybody()}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(token string) (api.Principal, error) {
@@ -245,7 +245,7 @@ func TestProviderAway(t *testing.T) {
 	}
 	p = newProvider(t)
 	auth = &api.Auth{OIDC: &api.OIDC{Issuer: p.URL, Audience: "refloat"}, Permissions: everybody()}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	p.Close()
@@ -254,16 +254,13 @@ func TestProviderAway(t *testing.T) {
 		_, err := ask(p.sign(p.claims("")))
 		w.refused(err, codes.Unavailable, "identity provider")
 	}
-	if err := auth.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "oidc.issuer") {
-		t.Errorf("Check without a provider: %v", err)
-	}
 }
 
 // An unknown name takes as long as a wrong password, whatever the cost of the user's hash, and however often it is tried.
 func TestNamesNotRevealedByTime(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Basic: map[string]api.BasicUser{"ann": {PasswordHash: hashed(t, 10)}, "cheap": {PasswordHash: hashed(t, 5)}}}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	best := map[[2]string]time.Duration{}
@@ -315,7 +312,7 @@ func TestAuthCheck(t *testing.T) {
 		{api.Auth{Tokens: token, Permissions: map[api.Verb][]string{"submit_jobs": nil}}, "unknown permission: use [create_retry_policy"},
 		{api.Auth{OIDC: &api.OIDC{Issuer: "https://example.org"}}, "issuer and audience are required"},
 	} {
-		err := c.auth.Check(t.Context())
+		err := c.auth.Check()
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), ciToken) {
 			t.Errorf("%v; want %q", err, c.want)
 		}
@@ -499,7 +496,7 @@ func TestPermissions(t *testing.T) {
 			token(fmt.Sprintf("but %d %d", i, k), lacking(v))
 		}
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	docs := docsIn(w.policy("infra", ""), w.policy("flat", `"retryLimit": 0, "defaultAction": "Fail"`), w.policy("bound", ""), w.policy("bound-too", ""),
@@ -640,7 +637,7 @@ func TestGuardsName(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Tokens: map[string]api.Token{"guard": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}}, Permissions: everybody()}
 	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+ciToken)

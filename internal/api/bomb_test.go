@@ -72,7 +72,7 @@ func TestDecompressionBombs(t *testing.T) { //nolint:paralleltest // see above
 		t.Skip("it takes long, and the race detector, which runs short tests, takes memory of its own")
 	}
 	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
@@ -213,7 +213,7 @@ func TestBodiesAtTheLimit(t *testing.T) {
 func TestRESTBodies(t *testing.T) {
 	t.Parallel()
 	auth := &api.Auth{Tokens: map[string]api.Token{"ci": {SHA256: digestOf(ciToken), Groups: []string{"ops"}}, "reader": {SHA256: digestOf("reader")}}, Permissions: everybody()}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(s *api.Service) { s.Auth = auth })

@@ -29,6 +29,7 @@ type asked struct {
 	id      string        // of the request
 	reason  string
 	dryRun  bool
+	about   []policyfile.ID // the resources that it names
 	// make changes the set; its error is the answer.
 	make func(policylog.Snapshot) (*policyfile.Set, error)
 	// verb is all that the change needs; "": what verbOf says of what it changes.
@@ -67,6 +68,11 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, id := range a.about { // before an error says whether it exists
+		if !s.Auth.knowsID(who, id) {
+			return nil, errHidden(who, id)
+		}
+	}
 	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 		set, err := a.make(now)
 		if err != nil {
@@ -83,7 +89,11 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 		changes := policylog.Differences(now.Base, set)
 		if a.verb == "" {
 			for _, c := range changes {
-				if err := s.Auth.May(who, verbOf(c)); err != nil {
+				queue := ""
+				if c.Kind == policyfile.KindQueue {
+					queue = c.Name
+				}
+				if err := s.Auth.MayOn(who, verbOf(c), queue); err != nil {
 					return nil, nil, err
 				}
 				if err := s.Auth.mayOverride(who, c.ID, now.Base, set); err != nil {

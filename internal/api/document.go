@@ -32,9 +32,9 @@ func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 	return policyfile.File{Name: name, Data: b}, nil
 }
 
-// resourceOf returns a resource of a generation.
-func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
-	text, err := s.Base.JSON(id)
+// resourceOf returns a resource of a generation, with the queues that use it as far as a caller may know of them.
+func (s *Service) resourceOf(who Principal, snap *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
+	text, err := snap.Base.JSON(id)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +42,12 @@ func resourceOf(s *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
 	if err := doc.UnmarshalJSON(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
-	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: s.Since[id]}
+	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: snap.Since[id]}
 	if id.Kind == policyfile.KindPolicy {
-		for _, user := range s.Base.Users(id.Name) {
-			r.UsedBy = append(r.UsedBy, user.String())
+		for _, user := range snap.Base.Users(id.Name) {
+			if s.Auth.knowsID(who, user) {
+				r.UsedBy = append(r.UsedBy, user.String())
+			}
 		}
 	}
 	return r, nil

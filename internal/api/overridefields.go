@@ -39,9 +39,13 @@ func (a *Auth) mayOverride(who Principal, id policyfile.ID, from, to *policyfile
 	if a == nil || len(fields) == 0 {
 		return nil
 	}
+	queue := ""
+	if id.Kind == policyfile.KindQueue {
+		queue = id.Name
+	}
 	before, after := fieldsOf(from, id), fieldsOf(to, id)
 	for _, f := range fields {
-		if f.meaning(before[f.path]) == f.meaning(after[f.path]) || a.May(who, f.verb) == nil {
+		if f.meaning(before[f.path]) == f.meaning(after[f.path]) || a.MayOn(who, f.verb, queue) == nil {
 			continue
 		}
 		return status.Errorf(codes.PermissionDenied, "%s lacks the permission %s, which %s of %s takes", who.Name, f.verb, f.path, id)

@@ -21,8 +21,7 @@ import (
 // Overrides (named brakes in the API) are changes too, but not of resources: they can be set even if resources
 // come from another source, and editing resources does not remove them.
 
-// Brake implements pb.PoliciesServer.
-func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+func (s *Service) brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
 	if r.Node != "" || r.AvoidedUntil != nil || r.TrustedUntil != nil {
 		return s.overrideNode(ctx, r)
 	}
@@ -44,7 +43,7 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 		return nil, err
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
-	return s.override(ctx, a, verbs, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
+	return s.override(ctx, a, verbs, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
 		if err := inFuture("paused_until", until, now); err != nil {
 			return nil, err
@@ -107,8 +106,8 @@ func (s *Service) overrideNode(ctx context.Context, r *pb.BrakeRequest) (*pb.Cha
 		o.AvoidedUntil, o.TrustedUntil = 0, until
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
-	anyNode := func(policylog.Snapshot) error { return nil } // no list of nodes is known here
-	return s.override(ctx, a, []Verb{AvoidNodes}, anyNode, func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
+	anyNode := func(policylog.Snapshot, Principal) error { return nil } // no list of nodes is known here
+	return s.override(ctx, a, []Verb{AvoidNodes}, "", anyNode, func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
 		if err := inFuture(field, until, now); err != nil {
 			return nil, err
@@ -118,8 +117,7 @@ func (s *Service) overrideNode(ctx context.Context, r *pb.BrakeRequest) (*pb.Cha
 	})
 }
 
-// Release implements pb.PoliciesServer.
-func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
+func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
 	if r.Everything && r.Queue != "" {
 		return nil, status.Error(codes.InvalidArgument, "queue and everything: give only one of them")
 	}
@@ -128,7 +126,7 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	without := false
-	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
+	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
 		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return b.Node == "" && (r.Everything || b.Queue == r.Queue) })
 		without = len(left) == len(on)
 		return left, nil
@@ -153,8 +151,8 @@ func checkTarget(queue string, all bool) error {
 
 // known returns an error for a queue that no resource, override or job names. Force does not skip this for a name with
 // invisible characters.
-func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error {
-	return func(now policylog.Snapshot) error {
+func (s *Service) known(queue string, force bool) func(policylog.Snapshot, Principal) error {
+	return func(now policylog.Snapshot, who Principal) error {
 		if queue == "" || force && policyfile.Visible(queue) {
 			return nil
 		}
@@ -183,6 +181,7 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 		if force {
 			return status.Errorf(codes.InvalidArgument, "queue %.100q is unknown and has an invisible character: remove it", queue)
 		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !s.Auth.knows(who, name) })
 		slices.Sort(names)
 		where := "use force (--force) to skip this check"
 		if elsewhere > 0 {
@@ -193,14 +192,14 @@ func (s *Service) known(queue string, force bool) func(policylog.Snapshot) error
 	}
 }
 
-// override changes the active overrides. It also removes those that have ended.
-func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check func(policylog.Snapshot) error, change func([]policylog.Override, Principal) ([]policylog.Override, error)) (*pb.Change, error) {
+// override changes the active overrides, for which the caller needs the verbs on a queue; "": on all. It also removes those that have ended.
+func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, queue string, check func(policylog.Snapshot, Principal) error, change func([]policylog.Override, Principal) ([]policylog.Override, error)) (*pb.Change, error) {
 	who, err := s.Auth.Who(ctx) // not rate-limited: it may be an emergency
 	if err != nil {
 		return nil, err
 	}
 	for _, verb := range verbs {
-		if err := s.Auth.May(who, verb); err != nil {
+		if err := s.Auth.MayOn(who, verb, queue); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +212,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 	}
 	edit.Urgent = true
 	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
-		if err := check(now); err != nil {
+		if err := check(now, who); err != nil {
 			return nil, nil, err
 		}
 		on, err := change(slices.Clone(now.ActiveOverrides()), who)
@@ -238,18 +237,18 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, check fu
 	}
 	v, err := s.do(ctx, edit)
 	if d, ok := errors.AsType[*dry](err); ok {
-		return &pb.Change{Generation: d.generation, Notes: append(s.still(ctx, d.generation, d.overrides), dryNote)}, nil
+		return &pb.Change{Generation: d.generation, Notes: append(s.still(ctx, who, d.generation, d.overrides), dryNote)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, v.Number, v.Overrides)}, nil
+	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, who, v.Number, v.Overrides)}, nil
 }
 
 // still lists what remains killed, paused, avoided or trusted by overrides, and by the resources of a generation themselves.
-func (s *Service) still(ctx context.Context, generation uint64, overrides []policylog.Override) []string {
+func (s *Service) still(ctx context.Context, who Principal, generation uint64, overrides []policylog.Override) []string {
 	var notes []string
-	for _, b := range overrides {
+	for _, b := range s.Auth.known(who, overrides) {
 		where := "all queues"
 		if b.Queue != "" {
 			where = "queue " + b.Queue
@@ -271,6 +270,9 @@ func (s *Service) still(ctx context.Context, generation uint64, overrides []poli
 		return notes
 	}
 	for _, own := range snap.Base.OwnOverrides() {
+		if !s.Auth.knowsID(who, own.ID) {
+			continue
+		}
 		if own.PausedUntil != 0 && own.PausedUntil <= s.Now().UnixNano() {
 			continue
 		}

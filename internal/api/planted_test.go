@@ -107,7 +107,10 @@ func allPlanted() []bug {
 			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{ClientID: a.OIDC.Audience, SkipExpiryCheck: true}",
 		}}},
 		{"TestSignIn", "a body is decoded before it is known who asks", []patch{{
-			"api/server.go", "	if err == nil {\n		err = f.serve(&c, rest, w, r)", "	{\n		err = f.serve(&c, rest, w, r)",
+			"api/server.go", "	if err == nil {\n		err = f.serve(c, h, w, r)", "	{\n		err = f.serve(c, h, w, r)",
+		}}},
+		{"TestAudit", "a change that is refused before its body is read is not logged", []patch{{
+			"api/server.go", "		f.service.refused(r, who, c, err)\n", "",
 		}}},
 		{"TestProviderAway", "the provider is asked for every key that somebody invents", []patch{{
 			"api/auth.go", "	case s.limit.Allow():", "	case true:",

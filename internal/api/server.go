@@ -106,12 +106,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = c.allows(f.service.Auth, who)
 	}
 	if isRPC(r) {
-		if err == nil {
-			err = f.serve(&c, f.rpc, w, r)
-		}
-		if err != nil {
-			refuseRPC(w, err)
-		}
+		f.handle(&c, f.rpc, w, r, who, err, func(err error) { refuseRPC(w, err) })
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -125,11 +120,19 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = fit(f.service.Auth, r)
 	}
+	f.handle(&c, rest, w, r, who, err, func(err error) {
+		runtime.DefaultHTTPErrorHandler(r.Context(), rest, &runtime.JSONPb{}, w, r, err)
+	})
+}
+
+// handle serves a request, unless it is refused already. A refused change is logged.
+func (f *front) handle(c *call, h http.Handler, w http.ResponseWriter, r *http.Request, who Principal, err error, refuse func(error)) {
 	if err == nil {
-		err = f.serve(&c, rest, w, r)
+		err = f.serve(c, h, w, r)
 	}
 	if err != nil {
-		runtime.DefaultHTTPErrorHandler(r.Context(), rest, &runtime.JSONPb{}, w, r, err)
+		f.service.refused(r, who, c, err)
+		refuse(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -36,6 +37,7 @@ type Service struct {
 	// Writes limits the rate of changes; nil: unlimited.
 	Writes  *rate.Limiter
 	Timeout time.Duration // timeout of the log; default 20 s
+	Log     *slog.Logger  // of changes, one line each (audit.go); nil: they are not logged
 }
 
 // writer returns the author of a change, within the rate limit.
@@ -52,8 +54,15 @@ func (s *Service) writer(ctx context.Context) (Principal, error) {
 
 // snapshot returns a generation; 0: the newest.
 func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Snapshot, error) {
-	if _, err := s.Auth.Who(ctx); err != nil {
-		return policylog.Snapshot{}, err
+	snap, _, err := s.snapshotFor(ctx, generation)
+	return snap, err
+}
+
+// snapshotFor also returns the caller, who may not know of all queues.
+func (s *Service) snapshotFor(ctx context.Context, generation uint64) (policylog.Snapshot, Principal, error) {
+	who, err := s.Auth.Who(ctx)
+	if err != nil {
+		return policylog.Snapshot{}, who, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -62,7 +71,7 @@ func (s *Service) snapshot(ctx context.Context, generation uint64) (policylog.Sn
 		read = func(ctx context.Context) (policylog.Snapshot, error) { return s.Store.At(ctx, generation) }
 	}
 	snap, err := read(ctx)
-	return snap, answer(err)
+	return snap, who, answer(err)
 }
 
 // history returns all generations, newest first.
@@ -80,16 +89,16 @@ func (s *Service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 			return nil, err
 		}
 	}
-	snap, err := s.snapshot(ctx, r.Generation)
+	snap, who, err := s.snapshotFor(ctx, r.Generation)
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListResponse{Generation: snap.Generation(), Brakes: overridesOf(snap.ActiveOverrides())}
+	out := &pb.ListResponse{Generation: snap.Generation(), Brakes: overridesOf(s.Auth.known(who, snap.ActiveOverrides()))}
 	for _, id := range snap.Base.Resources() {
-		if r.Kind != "" && id.Kind != r.Kind {
+		if r.Kind != "" && id.Kind != r.Kind || !s.Auth.knowsID(who, id) {
 			continue
 		}
-		one, err := resourceOf(&snap, id)
+		one, err := s.resourceOf(who, &snap, id)
 		if err != nil {
 			return nil, answer(err)
 		}
@@ -104,21 +113,22 @@ func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, erro
 	if err != nil {
 		return nil, err
 	}
-	snap, err := s.snapshot(ctx, r.Generation)
+	snap, who, err := s.snapshotFor(ctx, r.Generation)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := snap.Base.Body(id); !ok {
-		return nil, notThere(&snap, id)
+	if _, ok := snap.Base.Body(id); !ok || !s.Auth.knowsID(who, id) {
+		return nil, s.notThere(ctx, &snap, id)
 	}
-	out, err := resourceOf(&snap, id)
+	out, err := s.resourceOf(who, &snap, id)
 	return out, answer(err)
 }
 
-func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
+func (s *Service) notThere(ctx context.Context, snap *policylog.Snapshot, id policyfile.ID) error {
+	who, _ := s.Auth.Who(ctx) // is known
 	var names []string
 	for _, other := range snap.Base.Resources() {
-		if other.Kind == id.Kind {
+		if other.Kind == id.Kind && s.Auth.knowsID(who, other) {
 			names = append(names, other.Name)
 		}
 	}
@@ -128,14 +138,13 @@ func notThere(snap *policylog.Snapshot, id policyfile.ID) error {
 	return status.Errorf(codes.NotFound, "%s does not exist", id)
 }
 
-// Create implements pb.PoliciesServer.
-func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {
+func (s *Service) create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {
 	file, err := fileOf("document", r.Document)
 	if err != nil {
 		return nil, err
 	}
 	return s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, about: s.Auth.about(file),
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			set, ids, err := now.Base.With(file)
 			if err != nil {
@@ -151,8 +160,7 @@ func (s *Service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, 
 	})
 }
 
-// Update implements pb.PoliciesServer.
-func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, error) {
+func (s *Service) update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, error) {
 	file, err := fileOf("document", r.Document)
 	if err != nil {
 		return nil, err
@@ -165,7 +173,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 		return nil, err
 	}
 	return s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, about: s.Auth.about(file),
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			set, ids, err := now.Base.With(file)
 			if err != nil {
@@ -173,7 +181,7 @@ func (s *Service) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.Change, 
 			}
 			for _, id := range ids {
 				if _, is := now.Base.Body(id); !is && !slices.ContainsFunc(history, touches(id)) {
-					return nil, notThere(&now, id)
+					return nil, s.notThere(ctx, &now, id)
 				}
 				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
 					return nil, err
@@ -190,8 +198,7 @@ func touches(id policyfile.ID) func(*policylog.Version) bool {
 	}
 }
 
-// Delete implements pb.PoliciesServer.
-func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, error) {
+func (s *Service) remove(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, error) {
 	id, err := idOf(r.Kind, r.Name)
 	if err != nil {
 		return nil, err
@@ -201,10 +208,10 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 		return nil, err
 	}
 	return s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, about: []policyfile.ID{id},
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if _, is := now.Base.Body(id); !is {
-				return nil, notThere(&now, id)
+				return nil, s.notThere(ctx, &now, id)
 			}
 			if r.Generation != 0 {
 				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
@@ -219,8 +226,7 @@ func (s *Service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.Change, 
 // maxDocuments limits the documents of one Apply.
 const maxDocuments = 50_000
 
-// Apply implements pb.PoliciesServer.
-func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
+func (s *Service) apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, error) {
 	if len(r.Documents) > maxDocuments {
 		return nil, status.Errorf(codes.InvalidArgument, "documents: %d: above the limit of %d", len(r.Documents), maxDocuments)
 	}
@@ -235,7 +241,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 		}
 	}
 	return s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, lax: r.AllowEmpty, confirm: r.AllowEmpty, keepsPolicies: !r.AllowEmpty,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, lax: r.AllowEmpty, confirm: r.AllowEmpty, keepsPolicies: !r.AllowEmpty, about: s.Auth.about(files...),
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if r.Generation != 0 && r.Generation != now.Generation() {
 				return nil, status.Errorf(codes.Aborted, "%s is newer than generation %d, on which the request is based: read again", described(now.Version), r.Generation)
@@ -250,8 +256,7 @@ func (s *Service) Apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 	})
 }
 
-// RollBack implements pb.PoliciesServer.
-func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
+func (s *Service) rollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Change, error) {
 	id, err := optionalIDOf(r.Kind, r.Name)
 	if err != nil {
 		return nil, err
@@ -268,14 +273,14 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 		return nil, err
 	}
 	done, err := s.change(ctx, &asked{
-		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun,
+		request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun, about: []policyfile.ID{id},
 		make: func(now policylog.Snapshot) (*policyfile.Set, error) {
 			if id == (policyfile.ID{}) {
 				return then.Base, nil
 			}
 			_, is := now.Base.Body(id)
 			if _, was := then.Base.Body(id); !is && !was {
-				return nil, notThere(&now, id)
+				return nil, s.notThere(ctx, &now, id)
 			}
 			if r.Generation != 0 {
 				if err := s.unchanged(ctx, &now, id, r.Generation, history); err != nil {
@@ -297,7 +302,8 @@ func (s *Service) RollBack(ctx context.Context, r *pb.RollBackRequest) (*pb.Chan
 
 // History implements pb.PoliciesServer.
 func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
-	if _, err := s.Auth.Who(ctx); err != nil {
+	who, err := s.Auth.Who(ctx)
+	if err != nil {
 		return nil, err
 	}
 	id, err := optionalIDOf(r.Kind, r.Name)
@@ -314,7 +320,15 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 	}
 	out := &pb.HistoryResponse{}
 	for i, v := range all {
-		if id != (policyfile.ID{}) && !touches(id)(v) {
+		if id != (policyfile.ID{}) && (!touches(id)(v) || !s.Auth.knowsID(who, id)) {
+			continue
+		}
+		var before []policylog.Override
+		if i+1 < len(all) {
+			before = all[i+1].Overrides
+		}
+		changes, overrides, some := s.Shown(who, v, before)
+		if !some {
 			continue
 		}
 		if len(out.Generations) == limit {
@@ -322,13 +336,9 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 		}
 		g := &pb.Generation{
 			Generation: v.Number, Author: v.Author, Reason: v.Reason, Time: stamp(v.Time),
-			Changes: changesOf(v.Changes), Brakes: overridesOf(v.Overrides),
+			Changes: changesOf(changes), Brakes: overridesOf(overrides),
 		}
-		var before []policylog.Override
-		if i+1 < len(all) {
-			before = all[i+1].Overrides
-		}
-		g.BrakesChanged = !slices.Equal(before, v.Overrides)
+		g.BrakesChanged = !slices.Equal(s.Auth.known(who, before), overrides)
 		if v.Err != nil {
 			g.Unusable = v.Err.Error()
 		}
@@ -339,11 +349,11 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 
 // Status implements pb.PoliciesServer.
 func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	snap, err := s.snapshot(ctx, 0)
+	snap, who, err := s.snapshotFor(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: overridesOf(snap.ActiveOverrides()), ReadOnly: s.Fixed.Why}
+	out := &pb.StatusResponse{Generation: snap.Generation(), Brakes: overridesOf(s.Auth.known(who, snap.ActiveOverrides())), ReadOnly: s.Fixed.Why}
 	if s.Partitions != nil {
 		out.Partitions = s.Partitions()
 	}

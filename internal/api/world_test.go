@@ -65,7 +65,7 @@ func (w *world) serve(change ...func(*api.Service)) {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = store.Close() })
-	w.service = &api.Service{Store: store, Now: func() time.Time { return noon }}
+	w.service = &api.Service{Store: store, Now: func() time.Time { return noon }, Log: slog.New(slog.NewTextHandler(w.logged, nil))}
 	for _, c := range change {
 		c(w.service)
 	}

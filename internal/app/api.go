@@ -56,7 +56,7 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	service := &api.Service{
 		Store: n.policies, Auth: n.API.Auth, Proxies: n.API.Proxies, Now: n.Now, Fixed: n.fixed(),
-		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce),
+		Partitions: n.inForce.list, Writes: rate.NewLimiter(writesPerSecond, writesAtOnce), Log: n.Log,
 	}
 	service.Queues = n.queues
 	if n.followed != nil {
@@ -84,6 +84,9 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	// Whoever waits for this line may call the server by the data directory.
 	n.Log.Info("serving the page and the policy API (gRPC and REST)", slog.String("address", l.Addr().String()), slog.String("page", scheme+"://"+l.Addr().String()+"/"))
+	if a := n.API.Auth; a != nil && a.OIDC != nil {
+		p.run("identity provider", func(ctx context.Context) error { return a.OIDC.Await(ctx, n.Log) })
+	}
 	p.run("API server", func(ctx context.Context) error {
 		shutDown := make(chan struct{})
 		context.AfterFunc(ctx, func() {

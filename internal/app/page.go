@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ func (n *node) withPage(p *parts, service *api.Service, rest http.Handler, jobs 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r) {
 			rest.ServeHTTP(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, api.SignInPath) {
+			service.SignIn(w, r)
 			return
 		}
 		page.ServeHTTP(w, r)

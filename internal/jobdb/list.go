@@ -21,6 +21,7 @@ type Criteria struct {
 	JobID     string // exactly this job
 	JobPrefix string // jobs whose id begins with it
 	Queue     string
+	Queues    []string // any of these; none: any
 	JobSet    string
 	Group     string  // a group's name
 	States    []uint8 // of jobs JobState, of runs RunState, of groups policy.GroupState; none: all
@@ -38,7 +39,7 @@ type Criteria struct {
 
 // Empty reports whether they select everything.
 func (c *Criteria) Empty() bool {
-	return len(c.States) == 0 && len(c.Codes) == 0 && reflect.DeepEqual(Criteria{States: c.States, Codes: c.Codes}, *c)
+	return len(c.States) == 0 && len(c.Codes) == 0 && len(c.Queues) == 0 && reflect.DeepEqual(Criteria{States: c.States, Codes: c.Codes, Queues: c.Queues}, *c)
 }
 
 // Page is one page of a list.

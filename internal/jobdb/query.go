@@ -33,6 +33,8 @@ type Queries interface {
 	Names(of, text string, limit int) (names []string, more bool, err error)
 	// CountJobs counts the jobs that the criteria select.
 	CountJobs(c *Criteria) (uint64, error)
+	// CountRuns counts the runs that the criteria select.
+	CountRuns(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
 	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned

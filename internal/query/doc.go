@@ -36,6 +36,35 @@ type Source struct {
 	Whole *Gate
 	// Progress is notified of what takes long; nil: nobody is.
 	Progress func(text string)
+
+	limited func(context.Context) bool // the caller may see only some queues; nil: none is limited
+}
+
+// ErrAllQueues reports a question about all queues by a caller who may see only some.
+var ErrAllQueues = errors.New("the answer is derived from whole logs, which are of all queues: ask somebody who may see the jobs of all queues")
+
+// Limited returns a source that answers from what a caller may see. Queues returns which queues these are, by the context of
+// a question, or all.
+func (s Source) Limited(queues func(context.Context) (some []string, all bool)) Source {
+	s.limited = func(ctx context.Context) bool { _, all := queues(ctx); return !all }
+	if jobs := s.Jobs; jobs != nil {
+		s.Jobs = func(ctx context.Context, read func(jobdb.Queries) error) error {
+			some, all := queues(ctx)
+			if all {
+				return jobs(ctx, read)
+			}
+			return jobs(ctx, func(q jobdb.Queries) error { return read(jobdb.Within(q, some)) })
+		}
+	}
+	if logs := s.Logs; logs != nil {
+		s.Logs = func(ctx context.Context, use func(audit.Logs) error) error {
+			if s.limited(ctx) {
+				return ErrAllQueues
+			}
+			return logs(ctx, use)
+		}
+	}
+	return s
 }
 
 func (s *Source) progress(format string, args ...any) {

@@ -214,10 +214,10 @@ func jobsNamed(q jobdb.Queries, asked *SearchQuestion) (found []Match, more bool
 	return found, more, nil
 }
 
-// named returns the names in the policies in force, of those kinds that they have.
+// named returns the names in the policies in force, of those kinds that they have; none for a caller who may see only some queues.
 func (s *Source) named(ctx context.Context, kinds []string) (map[string][]string, error) {
 	all := map[string][]string{}
-	if s.Policies == nil || !slices.Contains(kinds, "policy") && !slices.Contains(kinds, "rule") && !slices.Contains(kinds, "queue") {
+	if s.Policies == nil || s.limited != nil && s.limited(ctx) || !slices.Contains(kinds, "policy") && !slices.Contains(kinds, "rule") && !slices.Contains(kinds, "queue") {
 		return all, nil
 	}
 	return all, s.Policies(ctx, func(store *policylog.Store) error {

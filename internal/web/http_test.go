@@ -435,7 +435,7 @@ func TestPermissions(t *testing.T) {
 		Basic:       map[string]api.BasicUser{"ann": {PasswordHash: string(hash), Groups: []string{"ops", "readers"}}, "bob": {PasswordHash: string(hash), Groups: []string{"readers"}}, "eve": {PasswordHash: string(hash)}},
 		Permissions: map[api.Verb][]string{api.KillRetries: {"ops"}, api.GetJobs: {"readers"}},
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	s := newSmall(t, func(c *web.Config) { c.API.Auth = auth })
@@ -478,7 +478,7 @@ func TestTokenInBrowser(t *testing.T) {
 		Tokens:      map[string]api.Token{"board": {SHA256: hex.EncodeToString(hash[:]), Groups: []string{"readers"}}, "other": {SHA256: strings.Repeat("00", sha256.Size), Groups: []string{"readers"}}},
 		Permissions: map[api.Verb][]string{api.GetJobs: {"readers"}},
 	}
-	if err := auth.Check(t.Context()); err != nil {
+	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
 	s := newSmall(t, func(c *web.Config) { c.API.Auth = auth })

@@ -132,7 +132,8 @@ func (s *Site) override(p *page) error {
 	case shown.Reason == "":
 		return again("Give a reason: it is shown to everyone affected.")
 	}
-	if err := s.mayOverride(p, shown.Do); err != nil {
+	if err := s.mayOverride(p, shown.Do, shown.Queue); err != nil {
+		s.API.Refused(p.r.Context(), p.who, shown.Do, err)
 		return err
 	}
 	if p.arg("confirm") != "yes" {
@@ -158,14 +159,14 @@ func (s *Site) override(p *page) error {
 }
 
 // mayOverride returns an error if the caller lacks the permission, before a confirmation is asked for.
-func (s *Site) mayOverride(p *page, do string) error {
+func (s *Site) mayOverride(p *page, do, queue string) error {
 	switch do {
 	case "kill":
-		return s.API.Auth.May(p.who, api.KillRetries)
+		return s.API.Auth.MayOn(p.who, api.KillRetries, queue)
 	case "pause":
-		return s.API.Auth.May(p.who, api.PauseRetries)
+		return s.API.Auth.MayOn(p.who, api.PauseRetries, queue)
 	}
-	return errors.Join(s.API.Auth.May(p.who, api.KillRetries), s.API.Auth.May(p.who, api.PauseRetries))
+	return errors.Join(s.API.Auth.MayOn(p.who, api.KillRetries, queue), s.API.Auth.MayOn(p.who, api.PauseRetries, queue))
 }
 
 // countWithin is how long a confirmation waits for a count that the change does not need.

@@ -241,7 +241,17 @@ func (s *Site) generation(p *page) error {
 		return err
 	}
 	i := slices.IndexFunc(history, func(v *policylog.Version) bool { return v.Number == number })
-	if i < 0 {
+	var changes []policylog.Change
+	var overrides []policylog.Override
+	shows := false
+	if i >= 0 {
+		var last []policylog.Override
+		if i+1 < len(history) {
+			last = history[i+1].Overrides
+		}
+		changes, overrides, shows = s.API.Shown(p.who, history[i], last)
+	}
+	if !shows {
 		newest := uint64(0)
 		if len(history) > 0 {
 			newest = history[0].Number
@@ -280,7 +290,7 @@ func (s *Site) generation(p *page) error {
 			break
 		}
 	}
-	for _, c := range v.Changes {
+	for _, c := range changes {
 		one := changed{Name: c.String(), Op: string(c.Op)}
 		old, err := textOf(before.Base, c.ID)
 		fresh, err2 := textOf(after.Base, c.ID)
@@ -290,7 +300,7 @@ func (s *Site) generation(p *page) error {
 		one.Lines = diff(old, fresh)
 		shown.Changes = append(shown.Changes, one)
 	}
-	for _, o := range v.Overrides {
+	for _, o := range overrides {
 		shown.Facts = append(shown.Facts, fact{"In force", query.OverrideText(o), "/overrides"})
 	}
 	return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)

@@ -22,6 +22,7 @@ import (
 // asked is a request, without the parameter that a test adds.
 type asked struct {
 	method, path string
+	pattern      string     // of the path, with the names of what is in it
 	with         url.Values // what the route requires
 	names        []string   // of its parameters, in the address or in the form
 	form         bool
@@ -37,9 +38,9 @@ func everything(t *testing.T) (all []asked) {
 		"/overrides": {"do": {"kill"}, "queue": {"genomics"}, "reason": {"r"}},
 	}
 	for path, takes := range pageRoutes(t) {
-		all = append(all, asked{method: "GET", path: path, with: required[path], names: takes[0]})
+		all = append(all, asked{method: "GET", path: path, pattern: path, with: required[path], names: takes[0]})
 		if takes[1] != nil {
-			all = append(all, asked{method: "POST", path: path, with: required[path], names: takes[1], form: true})
+			all = append(all, asked{method: "POST", path: path, pattern: path, with: required[path], names: takes[1], form: true})
 		}
 	}
 	var doc struct {
@@ -53,7 +54,7 @@ func everything(t *testing.T) (all []asked) {
 	inPath := strings.NewReplacer("{job_id}", job, "{group}", "g", "{queue}", "genomics", "{kind}", "RetryPolicy", "{name}", "training", "{outcome}", "Retry")
 	for path, methods := range doc.Paths {
 		for method, operation := range methods {
-			a := asked{method: strings.ToUpper(method), path: inPath.Replace(path), names: []string{}}
+			a := asked{method: strings.ToUpper(method), path: inPath.Replace(path), pattern: path, names: []string{}}
 			for _, p := range operation.Parameters {
 				if p.In == "query" {
 					a.names = append(a.names, p.Name)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -34,9 +35,37 @@ type counts struct {
 	stop    func()        // ends it
 }
 
+// countsBy has counts by the queues whose jobs a caller may see. The zero value is ready to use.
+type countsBy struct {
+	mu sync.Mutex
+	of map[string]*counts
+}
+
+func (b *countsBy) at(ctx context.Context) *counts {
+	some, all := api.QueuesOf(ctx)
+	key := fmt.Sprintf("%t %q", all, some)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[key] == nil {
+		if b.of == nil {
+			b.of = map[string]*counts{}
+		}
+		b.of[key] = &counts{}
+	}
+	return b.of[key]
+}
+
+func (b *countsBy) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.of {
+		c.end()
+	}
+}
+
 // summary counts what is in the job database, and says when that was. nil: it is still being counted.
 func (s *Site) summary(ctx context.Context) (*jobdb.Summary, time.Time, error) {
-	c := &s.counts
+	c := s.counts.at(ctx)
 	c.mu.Lock()
 	if c.sum != nil && s.Now().Sub(c.made) < c.age {
 		defer c.mu.Unlock()
@@ -67,7 +96,7 @@ func (s *Site) summary(ctx context.Context) (*jobdb.Summary, time.Time, error) {
 
 // count counts, and ends what summary has begun.
 func (s *Site) count(ctx context.Context) {
-	c := &s.counts
+	c := s.counts.at(ctx)
 	begun := s.Now()
 	var sum *jobdb.Summary
 	err := s.Query.Jobs(ctx, func(q jobdb.Queries) (err error) {

@@ -69,6 +69,8 @@ type failure struct {
 	Code  int
 	Text  []string
 	Retry bool
+	// SignIn is where somebody signs in who has not, or whose session has ended.
+	SignIn string
 }
 
 // fail shows an error instead.
@@ -85,6 +87,8 @@ func (p *page) fail(err error) {
 		f.Code, title = http.StatusBadRequest, "Refloat cannot read this request"
 	case errors.As(err, &missing):
 		f.Code, title = http.StatusNotFound, "Not found"
+	case errors.Is(err, query.ErrAllQueues):
+		f.Code, title, f.Text = http.StatusForbidden, "You may not do this", []string{sentence(err.Error())}
 	case errors.Is(err, query.ErrNoLogs), errors.Is(err, query.ErrNoPolicies):
 		f.Code, title = http.StatusNotImplemented, "This process cannot answer that"
 	case errors.Is(err, query.ErrBusy):
@@ -110,6 +114,12 @@ func (p *page) fail(err error) {
 	}
 	f.Retry = f.Code == http.StatusServiceUnavailable || f.Code == http.StatusGatewayTimeout
 	p.status, p.to, p.live, p.unchanged = f.Code, "", "", false
+	if f.Code == http.StatusUnauthorized && p.site.API.Auth.OnPage() && p.r.Header.Get("Authorization") == "" {
+		f.SignIn = api.SignInPath + "login"
+		if p.r.Method == http.MethodGet && !p.fragment {
+			p.to = link(f.SignIn, "to", p.r.URL.RequestURI())
+		}
+	}
 	_ = p.show("error", title, p.Here, f)
 }
 
@@ -224,6 +234,11 @@ func (p *page) Who() string {
 		return ""
 	}
 	return p.who.Name
+}
+
+// SignedIn reports whether the caller signed in on the page, and can sign out.
+func (p *page) SignedIn() bool {
+	return p.who.Verified && p.site.API.Auth.OnPage() && p.r.Header.Get("Authorization") == ""
 }
 
 // InForce lists the overrides of queues that hold now, for the notice on each page.

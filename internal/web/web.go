@@ -51,6 +51,7 @@ const (
 // Open makes the page.
 func Open(c Config) (*Site, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
+	c.Query = c.Query.Limited(api.QueuesOf)
 	s := &Site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -88,7 +89,7 @@ type Site struct {
 	static map[string]asset
 	routes map[string]route
 	rooms  [2]room // of pages that show, and of pages that change
-	counts counts
+	counts countsBy
 }
 
 // Close ends what goes on between requests. Nobody may ask for a page then.
@@ -248,7 +249,7 @@ func (p *page) send(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	if p.status == http.StatusUnauthorized {
+	if p.status == http.StatusUnauthorized && !p.site.API.Auth.OnPage() {
 		h.Set("WWW-Authenticate", `Basic realm="Refloat", charset="UTF-8"`)
 	}
 	if p.unchanged {

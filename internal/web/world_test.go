@@ -70,7 +70,7 @@ func running(t *testing.T) *deployment {
 }
 
 // deploy starts a node on the history of a feed, and on what is planted after that.
-func deploy(policies, feed string, plant func(context.Context, app.Dir) error) (*deployment, error) {
+func deploy(policies, feed string, plant func(context.Context, app.Dir) error, served ...app.API) (*deployment, error) {
 	temp, err := os.MkdirTemp("", "refloat-page-")
 	if err != nil {
 		return nil, err
@@ -85,6 +85,9 @@ func deploy(policies, feed string, plant func(context.Context, app.Dir) error) (
 		return nil, err
 	}
 	c.Feeds, c.ExitWhenDrained, c.Policies, c.API = nil, false, "", app.API{Listen: "127.0.0.1:0"}
+	for _, c.API = range served {
+		c.API.Listen = "127.0.0.1:0"
+	}
 	done := make(chan error, 1)
 	go func() { done <- app.Run(ctx, c) }()
 	d := &deployment{dir: c.Data, stop: func() error {

@@ -67,7 +67,7 @@ func (f *Serve) API(ctx context.Context) (app.API, error) {
 		return a, fmt.Errorf("--api-trusted-proxies: %w", err)
 	}
 	if f.auth != "" {
-		if a.Auth, err = readAuth(ctx, f.auth); err != nil {
+		if a.Auth, err = readAuth(f.auth); err != nil {
 			return a, fmt.Errorf("--api-auth %s: %w", f.auth, err)
 		}
 	}

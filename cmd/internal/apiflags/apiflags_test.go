@@ -124,7 +124,7 @@ func TestAuthFile(t *testing.T) {
 		{"[" + secret + "]", "want a mapping"},
 		{"basic:\n", "line 1: basic: want a mapping"},
 		{good + "basc: {}\n", "line 3: basc: unknown field: did you mean basic?"},
-		{good + "x: {}\n", "line 3: x: unknown field: use one of basic, tokens, oidc, permissionGroupMapping"},
+		{good + "x: {}\n", "line 3: x: unknown field: use one of basic, tokens, oidc, permissionGroupMapping, queuePermissions"},
 		{"basic:\n  ann:\n    passwordHsh: " + secret + "\n", "line 3: basic.ann.passwordHsh: unknown field: did you mean passwordHash?"},
 		{"basic:\n  ann:\n    passwordhash: " + secret + "\n", "line 3: basic.ann.passwordhash: unknown field: did you mean passwordHash?"},
 		{"basic: {ann: {passwordHash: [" + secret + "]}}", "line 1: basic.ann.passwordHash: want a string"},
@@ -139,11 +139,17 @@ func TestAuthFile(t *testing.T) {
 		{good + "basic: {}\n", "line 3"},
 		{good + "permissionGroupMapping: {kill_retrie: [ops]}\n", "permissionGroupMapping.kill_retrie: unknown permission: did you mean kill_retries?"},
 		{"oidc: {issuer: https://example.org}\n", "oidc: issuer and audience are required"},
+		{good + "queuePermissions: {ml: {view: [ops], overide: [ops]}}\n", "line 3: queuePermissions.ml.overide: unknown field: did you mean override?"},
+		{good + "queuePermissions: {ml: [ops]}\n", "line 3: queuePermissions.ml: want a mapping"},
+		{good + "queuePermissions: {ml: {view: ops}}\n", "line 3: queuePermissions.ml.view: want a list"},
+		{good + "queuePermissions: {\"*\": {view: [ops]}}\n", "queuePermissions.*: there are no patterns"},
+		{good + "queuePermissions: {\"\": {view: [ops]}}\n", "a queue needs a name"},
+		{good + "queuePermission: {ml: {view: [ops]}}\n", "line 3: queuePermission: unknown field: did you mean queuePermissions?"},
 		{"oidc: {isuer: https://example.org}\n", "oidc.isuer: unknown field: did you mean issuer?"},
 		{"tokens: {ci: {sha256: \"" + secret + "\n", "line"},
 		{"tokens: *" + secret, "invalid YAML"},
 	} {
-		a, err := readAuth(t.Context(), write(t, "auth.yaml", c.text))
+		a, err := readAuth(write(t, "auth.yaml", c.text))
 		switch {
 		case c.want == "" && (err != nil || len(a.Basic) != 1 || len(a.Basic["ann"].Groups) != 1):
 			t.Errorf("%s: %v", c.text, err)

@@ -1,7 +1,6 @@
 package apiflags
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 
 // readAuth reads users and permissions. Its errors name fields, users and tokens, and never repeat any other
 // content of the file.
-func readAuth(ctx context.Context, file string) (*api.Auth, error) {
+func readAuth(file string) (*api.Auth, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func readAuth(ctx context.Context, file string) (*api.Auth, error) {
 	if json.Unmarshal(b, a) != nil {
 		return nil, errors.New("want a mapping of fields")
 	}
-	return a, a.Check(ctx)
+	return a, a.Check()
 }
 
 // fits reports where a node does not fit a type, by the type's JSON names.

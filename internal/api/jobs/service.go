@@ -51,6 +51,8 @@ type Limits struct {
 
 // Questions describes the service to the server of the API.
 func (s *Service) Questions() *api.Questions {
+	limited := s.Source.Limited(api.QueuesOf)
+	s.Source = &limited
 	return &api.Questions{
 		File:     pb.File_internal_api_jobs_pb_jobs_proto,
 		Register: func(to *grpc.Server) { pb.RegisterJobsServer(to, s) },
@@ -144,6 +146,8 @@ func (s *Service) failed(err error) error {
 		code = codes.InvalidArgument
 	case errors.As(err, &none):
 		code = codes.FailedPrecondition
+	case errors.Is(err, query.ErrAllQueues):
+		code = codes.PermissionDenied
 	case errors.Is(err, query.ErrBusy):
 		code = codes.ResourceExhausted
 	case errors.Is(err, query.ErrNoLogs), errors.Is(err, query.ErrNoPolicies):

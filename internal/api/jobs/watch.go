@@ -42,12 +42,13 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	}
 	defer leave()
 	of := selected.Criteria
+	some, all := api.QueuesOf(to.Context())
 	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
-		return (r.Queue == "" || d.Queue == r.Queue) && (of.Policy == "" || d.Policy == of.Policy) && (of.Rule == "" || d.Rule == of.Rule) &&
+		return (all || slices.Contains(some, d.Queue)) && (r.Queue == "" || d.Queue == r.Queue) && (of.Policy == "" || d.Policy == of.Policy) && (of.Rule == "" || d.Rule == of.Rule) &&
 			(r.JobSet == "" || d.JobSet == r.JobSet) && (r.JobId == "" || d.JobID == r.JobId) &&
 			(len(r.Code) == 0 || slices.Contains(of.Codes, d.Code))
 	}}
-	ctx := to.Context()
+	ctx := api.OfAllQueues(to.Context()) // a position is one among all decisions; want selects
 	api.ExtendWrite(ctx, time.Time{})
 	if _, err := w.read(ctx, s.Source, true); err != nil {
 		return s.failed(err)

@@ -19,7 +19,22 @@ func equal(orders, column, text string) []condition {
 	return []condition{simple(orders, "~"+column+" = ?", text)}
 }
 
-// long does the same for a column with texts of any length, of which an index has the beginning.
+// inQueues returns a condition on the queue; none: any.
+func inQueues(orders string, queues []string) []condition {
+	if len(queues) == 0 {
+		return nil
+	}
+	if len(queues) > 1 {
+		orders = ""
+	}
+	args := make([]any, len(queues))
+	for i, q := range queues {
+		args[i] = q
+	}
+	return []condition{simple(orders, "~queue IN (?"+strings.Repeat(", ?", len(queues)-1)+")", args...)}
+}
+
+// long does the same as equal for a column with texts of any length, of which an index has the beginning.
 func long(orders, column, text string) []condition {
 	if text == "" {
 		return nil
@@ -161,12 +176,12 @@ func jobs(c *jobdb.Criteria) plan {
 		ofJob("id", c), long("submitted", "grp", c.Group), equal("", "job_set", c.JobSet), waiting,
 		joined("jobs", "runs", aJob, failed(c)), joined("jobs", "decisions", aJob, decided(c)),
 		states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled),
-		equal("submitted", "queue", c.Queue), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
+		equal("submitted", "queue", c.Queue), inQueues("submitted", c.Queues), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
 	))
 }
 
 func runs(c *jobdb.Criteria) plan {
-	job := joined("runs", "jobs", aJob, concat(long("", "grp", c.Group), equal("", "job_set", c.JobSet), equal("", "queue", c.Queue)))
+	job := joined("runs", "jobs", aJob, concat(long("", "grp", c.Group), equal("", "job_set", c.JobSet), equal("", "queue", c.Queue), inQueues("", c.Queues)))
 	small, large := job, []condition(nil) // groups and job sets are, queues need not be
 	if c.Group == "" && c.JobSet == "" {
 		small, large = nil, job
@@ -181,7 +196,7 @@ func runs(c *jobdb.Criteria) plan {
 func decisions(c *jobdb.Criteria) plan {
 	return decisionListing.planned(concat(
 		ofJob("", c), joined("decisions", "jobs", aJob, long("", "grp", c.Group)), equal("time", "job_set", c.JobSet),
-		joined("decisions", "runs", aRun, failed(c)), decided(c), equal("time", "queue", c.Queue),
+		joined("decisions", "runs", aRun, failed(c)), decided(c), equal("time", "queue", c.Queue), inQueues("time", c.Queues),
 		within("time", c.Since, c.Until),
 	))
 }
@@ -195,7 +210,7 @@ func groups(c *jobdb.Criteria) plan {
 		set = equal("", "job_set", c.JobSet)
 	}
 	return groupListing.planned(concat(
-		long("", "grp", c.Group), set, long("", "rule", c.Rule), among("", "state", groupStates(c.States)), long("", "policy", c.Policy),
+		long("", "grp", c.Group), set, long("", "rule", c.Rule), among("", "state", groupStates(c.States)), long("", "policy", c.Policy), inQueues("name", c.Queues),
 	))
 }
 

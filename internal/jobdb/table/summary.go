@@ -54,6 +54,14 @@ func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
 	return n, q.Source.Find(s, func() []any { return []any{&n} }, func() error { return nil })
 }
 
+// CountRuns implements [jobdb.Queries].
+func (q Queries) CountRuns(c *jobdb.Criteria) (n uint64, err error) {
+	of := runs(c)
+	s := of.found()
+	s.Columns, s.From = []string{"count(*)"}, Runs.Name
+	return n, q.Source.Find(s, func() []any { return []any{&n} }, func() error { return nil })
+}
+
 // RetriesQuery returns the query of Retries.
 func RetriesQuery(partitions []int, now int64) Query {
 	c := Query{

@@ -41,6 +41,9 @@ func Filters(t testing.TB, decisions int) (all []Filter) {
 		}
 	}
 	text("Queue", func(c *jobdb.Criteria) *string { return &c.Queue })
+	for value, queues := range map[string][]string{"sparse": {"sparse"}, "dense": {"dense"}, "few": {"sparse", "none"}} {
+		all = append(all, Filter{"Queues", value, func(_ string, c *jobdb.Criteria) { c.Queues = queues }})
+	}
 	text("JobSet", func(c *jobdb.Criteria) *string { return &c.JobSet })
 	text("Group", func(c *jobdb.Criteria) *string { return &c.Group })
 	text("Policy", func(c *jobdb.Criteria) *string { return &c.Policy })

@@ -72,6 +72,9 @@ func drawCriteria(r *rand.Rand) *jobdb.Criteria {
 		c.States = []uint8{1, 3, 5}
 	}
 	if some() {
+		c.Queues = [][]string{{"q"}, {"other", "q"}, {"other", "none"}}[r.IntN(3)]
+	}
+	if some() {
 		c.Codes = []policy.Code{1, 2}
 	}
 	if some() {
@@ -96,7 +99,7 @@ func inTime(c *jobdb.Criteria, at int64) bool {
 
 func (l *listed) ofJob(c *jobdb.Criteria, id string) bool {
 	i := slices.IndexFunc(l.jobs, func(j *jobdb.Job) bool { return j.JobID == id })
-	return is(c.JobID, id) && strings.HasPrefix(id, c.JobPrefix) && is(c.Queue, l.jobs[i].Queue) && is(c.JobSet, l.jobs[i].JobSet) && is(c.Group, l.jobs[i].Member.Group)
+	return is(c.JobID, id) && strings.HasPrefix(id, c.JobPrefix) && is(c.Queue, l.jobs[i].Queue) && among(c.Queues, l.jobs[i].Queue) && is(c.JobSet, l.jobs[i].JobSet) && is(c.Group, l.jobs[i].Member.Group)
 }
 
 func ofRun(c *jobdb.Criteria, r *jobdb.Run) bool {
@@ -141,7 +144,7 @@ func (l *listed) wantDecisions(c *jobdb.Criteria) (wanted []*jobdb.Decision) {
 
 func (l *listed) wantGroups(c *jobdb.Criteria) (names []string) {
 	for _, g := range l.groups {
-		if is(c.Queue, g.Queue) && is(c.JobSet, g.JobSet) && is(c.Group, g.Name) && among(c.States, uint8(g.State)) && is(c.Policy, g.Policy) && is(c.Rule, g.Rule) {
+		if is(c.Queue, g.Queue) && among(c.Queues, g.Queue) && is(c.JobSet, g.JobSet) && is(c.Group, g.Name) && among(c.States, uint8(g.State)) && is(c.Policy, g.Policy) && is(c.Rule, g.Rule) {
 			names = append(names, g.Name)
 		}
 	}

@@ -128,6 +128,7 @@ topologySpreadConstraints:
 {{- with $v.followArmada.tokenSecret }}{{ $files = append $files (list . "token" "armada-token") }}{{ end }}
 {{- if $v.api.enabled }}
 {{- $files = append $files (list $v.api.authSecret "auth.yaml" "api-auth.yaml") }}
+{{- with $v.api.loginSecret }}{{ $files = concat $files (list (list . "client-secret" "api-client-secret") (list . "session-key" "api-session-key")) }}{{ end }}
 {{- with $v.api.tlsSecret }}{{ $files = concat $files (list (list . "tls.crt" "api.crt") (list . "tls.key" "api.key")) }}{{ end }}
 {{- end }}
 {{- end }}
