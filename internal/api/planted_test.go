@@ -113,7 +113,7 @@ func allPlanted() []bug {
 			"api/server.go", "		f.service.refused(r, who, c, err)\n", "",
 		}}},
 		{"TestProviderAway", "the provider is asked for every key that somebody invents", []patch{{
-			"api/auth.go", "	case s.limit.Allow():", "	case true:",
+			"api/issuer.go", "	case s.limit.Allow():", "	case true:",
 		}}},
 		{"TestBrowsers", "pages of other sites may write", []patch{{
 			"api/server.go", "new(http.CrossOriginProtection).Check(r) != nil || foreign(r)", "foreign(r)",
