@@ -237,6 +237,17 @@ func (m *Model) spend(v verdict, rec *Record) {
 	}
 }
 
+// heldBack is the end of a pause, or when the budgets grant a gang's retry, if that is later.
+func (m *Model) heldBack(v verdict, pause, at, failingAt int64) int64 {
+	if v.asked == nil {
+		return pause
+	}
+	if v.asked.from > max(pause, at, failingAt) {
+		m.Seen["budget held back a gang"]++
+	}
+	return max(pause, v.asked.from)
+}
+
 // budgetGenerator draws budgets from a stream of its own, so that the rest of a history stays.
 type budgetGenerator struct{ *rand.Rand }
 

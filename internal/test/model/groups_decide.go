@@ -484,12 +484,7 @@ func (m *Model) retryGang(r *run, v verdict, rec Record) {
 	if m.has(askPaused) { // the peers' grace runs while retries are paused
 		at, failingAt, pause = r.unpaused, plus(r.failure.t, rec.DelayMs), m.paused(g.queue, r.failure.t, 0)
 	}
-	if v.asked != nil {
-		if v.asked.from > max(pause, at, failingAt) {
-			m.Seen["budget held back a gang"]++
-		}
-		pause = max(pause, v.asked.from)
-	}
+	pause = m.heldBack(v, pause, at, failingAt)
 	m.restart(g, []*unit{u}, restart{
 		at: at, pause: pause, policy: v.policy, rule: v.rule,
 		failing: r, failingAt: failingAt,

@@ -27,9 +27,9 @@ type Model struct {
 	before    int      // number of the last event before the current message
 	records   []Record // by the current message, so far
 	current   Message
-	recheck   bool     // the policies changed
+	recheck   bool // the policies changed
 	budgets   []*account
-	divided   int // partitions of events, among which floors are divided; 0: unknown
+	divided   int      // partitions of events, among which floors are divided; 0: unknown
 	groups    []*group // by queue, job set and name
 
 	without []feature // for tests that ask what a feature changes
