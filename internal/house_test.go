@@ -29,7 +29,7 @@ const module = "github.com/refloat/refloat"
 // place here, argued in its commit.
 var layers = []string{
 	"events/pb internal/api/jobs/pb internal/api/pb internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/schedulerdb/pb internal/schedulerdb/schema internal/simulate/scheduling internal/suggest",
-	"events internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile internal/protection",
+	"events internal/budget internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile internal/protection",
 	"internal/authoring/lint internal/chain internal/policylog internal/group internal/schedulerdb",
 	"internal/api internal/chain/follow internal/convert internal/jobdb internal/projection internal/schedulerdb/pgstore",
 	"internal/armada/policysync internal/doctor internal/evaluator internal/jobdb/table internal/sink",
@@ -96,8 +96,8 @@ var never = [][2]string{{"internal/projection", "internal/policy/policyfile"}}
 // shell files are the exceptions among them.
 var (
 	pure = []string{
-		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/simulate/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go", "internal/protection/*.go",
-		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/evaluator/delay.go", "internal/evaluator/groups.go", "internal/evaluator/grouporder.go", "internal/evaluator/record.go", "internal/evaluator/replay.go", "internal/evaluator/partial.go", "internal/sink/ops.go",
+		"events/*.go", "internal/chain/*.go", "internal/convert/*.go", "internal/simulate/scheduling/*.go", "internal/policy/*.go", "internal/policy/policyfile/*.go", "internal/projection/*.go", "internal/protection/*.go", "internal/budget/*.go",
+		"internal/evaluator/step.go", "internal/evaluator/facts.go", "internal/evaluator/semantics.go", "internal/evaluator/delay.go", "internal/evaluator/budget.go", "internal/evaluator/groups.go", "internal/evaluator/grouporder.go", "internal/evaluator/record.go", "internal/evaluator/replay.go", "internal/evaluator/partial.go", "internal/sink/ops.go",
 		"internal/schedulerdb/*.go", "internal/schedulerdb/pgstore/change.go",
 	}
 	shell = []string{"internal/policy/policyfile/load.go", "internal/projection/store.go", "internal/projection/damage.go", "internal/projection/queue.go", "internal/projection/scrub.go", "internal/projection/unwritable.go"}

@@ -37,6 +37,7 @@ func newGetResources() []*cobra.Command {
 		getResources("policies [NAME]", "Show policies, the generation in force in each partition, and overrides", policyfile.KindPolicy),
 		getResources("group-policies [NAME]", "Show group policies", policyfile.KindGroup),
 		getResources("queues [NAME]", "Show queue bindings", policyfile.KindQueue),
+		getResources("budgets [NAME]", "Show retry budgets", policyfile.KindBudget),
 		getResources("settings", "Show the settings", policyfile.KindSettings),
 		getResources("resources", "Show everything that `apply` manages: policies, group policies, queues and settings", ""),
 	}
@@ -278,7 +279,7 @@ func rfc3339(t *timestamppb.Timestamp) string {
 }
 
 // resourceKinds are the kinds of resources, as arguments name them.
-var resourceKinds = map[string]string{"policy": policyfile.KindPolicy, "group-policy": policyfile.KindGroup, "queue": policyfile.KindQueue, "settings": policyfile.KindSettings}
+var resourceKinds = map[string]string{"policy": policyfile.KindPolicy, "group-policy": policyfile.KindGroup, "queue": policyfile.KindQueue, "budget": policyfile.KindBudget, "settings": policyfile.KindSettings}
 
 // resourceArgs parses `policy NAME`, `group-policy NAME`, `queue NAME` or `settings`.
 func resourceArgs(args []string) (policyfile.ID, error) {

@@ -588,6 +588,7 @@ type Decision struct {
 	NodesLeftOut    uint32                 `protobuf:"varint,29,opt,name=nodes_left_out,json=nodesLeftOut" json:"nodes_left_out,omitempty"` // nodes to avoid that avoid_nodes does not name
 	Member          *Member                `protobuf:"bytes,30,opt,name=member" json:"member,omitempty"`                                    // of a member of a group
 	GroupVerdict    *GroupVerdict          `protobuf:"bytes,31,opt,name=group_verdict,json=groupVerdict" json:"group_verdict,omitempty"`    // where the failure failed the member's unit
+	Budget          *BudgetUse             `protobuf:"bytes,32,opt,name=budget" json:"budget,omitempty"`                                    // where a budget was asked
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -839,6 +840,98 @@ func (x *Decision) GetGroupVerdict() *GroupVerdict {
 	return nil
 }
 
+func (x *Decision) GetBudget() *BudgetUse {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// BudgetUse is what the budgets say about one retry (semantics.md 14): of several, the one that holds it back the most.
+type BudgetUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budget        string                 `protobuf:"bytes,1,opt,name=budget" json:"budget,omitempty"`  // its name
+	Effect        uint32                 `protobuf:"varint,2,opt,name=effect" json:"effect,omitempty"` // policy.BudgetEffect
+	Noted         bool                   `protobuf:"varint,3,opt,name=noted" json:"noted,omitempty"`   // the budget is in shadow: nothing is done
+	Firsts        uint32                 `protobuf:"varint,4,opt,name=firsts" json:"firsts,omitempty"` // first runs in its window
+	Left          uint32                 `protobuf:"varint,5,opt,name=left" json:"left,omitempty"`     // retries that it would grant at once before this one
+	At            int64                  `protobuf:"varint,6,opt,name=at" json:"at,omitempty"`         // when it grants this one, or would grant the next; Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetUse) Reset() {
+	*x = BudgetUse{}
+	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetUse) ProtoMessage() {}
+
+func (x *BudgetUse) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetUse.ProtoReflect.Descriptor instead.
+func (*BudgetUse) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BudgetUse) GetBudget() string {
+	if x != nil {
+		return x.Budget
+	}
+	return ""
+}
+
+func (x *BudgetUse) GetEffect() uint32 {
+	if x != nil {
+		return x.Effect
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetNoted() bool {
+	if x != nil {
+		return x.Noted
+	}
+	return false
+}
+
+func (x *BudgetUse) GetFirsts() uint32 {
+	if x != nil {
+		return x.Firsts
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Member says which member of its group a job is (semantics.md 12.1).
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -853,7 +946,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	mi := &file_events_pb_refloat_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +958,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[4]
+	mi := &file_events_pb_refloat_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +971,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{4}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Member) GetGroup() string {
@@ -933,7 +1026,7 @@ type GroupVerdict struct {
 
 func (x *GroupVerdict) Reset() {
 	*x = GroupVerdict{}
-	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	mi := &file_events_pb_refloat_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1038,7 @@ func (x *GroupVerdict) String() string {
 func (*GroupVerdict) ProtoMessage() {}
 
 func (x *GroupVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[5]
+	mi := &file_events_pb_refloat_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1051,7 @@ func (x *GroupVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupVerdict.ProtoReflect.Descriptor instead.
 func (*GroupVerdict) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{5}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GroupVerdict) GetUnitReason() uint32 {
@@ -1037,7 +1130,7 @@ type GroupBound struct {
 
 func (x *GroupBound) Reset() {
 	*x = GroupBound{}
-	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	mi := &file_events_pb_refloat_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1142,7 @@ func (x *GroupBound) String() string {
 func (*GroupBound) ProtoMessage() {}
 
 func (x *GroupBound) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[6]
+	mi := &file_events_pb_refloat_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1155,7 @@ func (x *GroupBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupBound.ProtoReflect.Descriptor instead.
 func (*GroupBound) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{6}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GroupBound) GetPosition() *Position {
@@ -1158,7 +1251,7 @@ type GroupPart struct {
 
 func (x *GroupPart) Reset() {
 	*x = GroupPart{}
-	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1263,7 @@ func (x *GroupPart) String() string {
 func (*GroupPart) ProtoMessage() {}
 
 func (x *GroupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[7]
+	mi := &file_events_pb_refloat_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1276,7 @@ func (x *GroupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupPart.ProtoReflect.Descriptor instead.
 func (*GroupPart) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{7}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GroupPart) GetName() string {
@@ -1253,7 +1346,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1358,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[8]
+	mi := &file_events_pb_refloat_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1371,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{8}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -1310,7 +1403,7 @@ type GroupFinding struct {
 
 func (x *GroupFinding) Reset() {
 	*x = GroupFinding{}
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1415,7 @@ func (x *GroupFinding) String() string {
 func (*GroupFinding) ProtoMessage() {}
 
 func (x *GroupFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[9]
+	mi := &file_events_pb_refloat_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1428,7 @@ func (x *GroupFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFinding.ProtoReflect.Descriptor instead.
 func (*GroupFinding) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{9}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GroupFinding) GetPosition() *Position {
@@ -1396,7 +1489,7 @@ type MemberChange struct {
 
 func (x *MemberChange) Reset() {
 	*x = MemberChange{}
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1501,7 @@ func (x *MemberChange) String() string {
 func (*MemberChange) ProtoMessage() {}
 
 func (x *MemberChange) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[10]
+	mi := &file_events_pb_refloat_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1514,7 @@ func (x *MemberChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberChange.ProtoReflect.Descriptor instead.
 func (*MemberChange) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{10}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MemberChange) GetPosition() *Position {
@@ -1488,7 +1581,7 @@ type UnitEnded struct {
 
 func (x *UnitEnded) Reset() {
 	*x = UnitEnded{}
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1593,7 @@ func (x *UnitEnded) String() string {
 func (*UnitEnded) ProtoMessage() {}
 
 func (x *UnitEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[11]
+	mi := &file_events_pb_refloat_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1606,7 @@ func (x *UnitEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitEnded.ProtoReflect.Descriptor instead.
 func (*UnitEnded) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{11}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnitEnded) GetPosition() *Position {
@@ -1574,7 +1667,7 @@ type GroupEnded struct {
 
 func (x *GroupEnded) Reset() {
 	*x = GroupEnded{}
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1679,7 @@ func (x *GroupEnded) String() string {
 func (*GroupEnded) ProtoMessage() {}
 
 func (x *GroupEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[12]
+	mi := &file_events_pb_refloat_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1692,7 @@ func (x *GroupEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnded.ProtoReflect.Descriptor instead.
 func (*GroupEnded) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{12}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GroupEnded) GetPosition() *Position {
@@ -1667,7 +1760,7 @@ type NotDecided struct {
 
 func (x *NotDecided) Reset() {
 	*x = NotDecided{}
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1772,7 @@ func (x *NotDecided) String() string {
 func (*NotDecided) ProtoMessage() {}
 
 func (x *NotDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[13]
+	mi := &file_events_pb_refloat_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1785,7 @@ func (x *NotDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotDecided.ProtoReflect.Descriptor instead.
 func (*NotDecided) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{13}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NotDecided) GetPosition() *Position {
@@ -1760,7 +1853,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_events_pb_refloat_proto_msgTypes[14]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1865,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[14]
+	mi := &file_events_pb_refloat_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1878,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{14}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Parked) GetPosition() *Position {
@@ -1843,7 +1936,7 @@ type RetryReady struct {
 
 func (x *RetryReady) Reset() {
 	*x = RetryReady{}
-	mi := &file_events_pb_refloat_proto_msgTypes[15]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1948,7 @@ func (x *RetryReady) String() string {
 func (*RetryReady) ProtoMessage() {}
 
 func (x *RetryReady) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[15]
+	mi := &file_events_pb_refloat_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1961,7 @@ func (x *RetryReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryReady.ProtoReflect.Descriptor instead.
 func (*RetryReady) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{15}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RetryReady) GetPosition() *Position {
@@ -1904,13 +1997,14 @@ type PolicyActivated struct {
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation" json:"generation,omitempty"`
 	Digest        []byte                 `protobuf:"bytes,2,opt,name=digest" json:"digest,omitempty"`
 	HorizonMs     int64                  `protobuf:"varint,3,opt,name=horizon_ms,json=horizonMs" json:"horizon_ms,omitempty"` // the setting that folding needs
+	Budgets       []*Budget              `protobuf:"bytes,4,rep,name=budgets" json:"budgets,omitempty"`                       // likewise, by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PolicyActivated) Reset() {
 	*x = PolicyActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[16]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2016,7 @@ func (x *PolicyActivated) String() string {
 func (*PolicyActivated) ProtoMessage() {}
 
 func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[16]
+	mi := &file_events_pb_refloat_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2029,7 @@ func (x *PolicyActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyActivated.ProtoReflect.Descriptor instead.
 func (*PolicyActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{16}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PolicyActivated) GetGeneration() uint64 {
@@ -1959,6 +2053,106 @@ func (x *PolicyActivated) GetHorizonMs() int64 {
 	return 0
 }
 
+func (x *PolicyActivated) GetBudgets() []*Budget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// Budget is a RetryBudget.
+type Budget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"`  // empty: all queues together
+	Ratio         uint32                 `protobuf:"varint,3,opt,name=ratio" json:"ratio,omitempty"` // retries for each first run, in thousandths
+	Floor         uint32                 `protobuf:"varint,4,opt,name=floor" json:"floor,omitempty"` // retries in each window beyond that
+	WindowMs      int64                  `protobuf:"varint,5,opt,name=window_ms,json=windowMs" json:"window_ms,omitempty"`
+	Refuse        bool                   `protobuf:"varint,6,opt,name=refuse" json:"refuse,omitempty"` // what is over the budget fails; else it is delayed
+	Shadow        bool                   `protobuf:"varint,7,opt,name=shadow" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Budget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Budget) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Budget) GetRatio() uint32 {
+	if x != nil {
+		return x.Ratio
+	}
+	return 0
+}
+
+func (x *Budget) GetFloor() uint32 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Budget) GetWindowMs() int64 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *Budget) GetRefuse() bool {
+	if x != nil {
+		return x.Refuse
+	}
+	return false
+}
+
+func (x *Budget) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
 type SemanticsActivated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version" json:"version,omitempty"`
@@ -1968,7 +2162,7 @@ type SemanticsActivated struct {
 
 func (x *SemanticsActivated) Reset() {
 	*x = SemanticsActivated{}
-	mi := &file_events_pb_refloat_proto_msgTypes[17]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2174,7 @@ func (x *SemanticsActivated) String() string {
 func (*SemanticsActivated) ProtoMessage() {}
 
 func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[17]
+	mi := &file_events_pb_refloat_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2187,7 @@ func (x *SemanticsActivated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemanticsActivated.ProtoReflect.Descriptor instead.
 func (*SemanticsActivated) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{17}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SemanticsActivated) GetVersion() uint32 {
@@ -2016,7 +2210,7 @@ type OwnerClaim struct {
 
 func (x *OwnerClaim) Reset() {
 	*x = OwnerClaim{}
-	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2222,7 @@ func (x *OwnerClaim) String() string {
 func (*OwnerClaim) ProtoMessage() {}
 
 func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[18]
+	mi := &file_events_pb_refloat_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2235,7 @@ func (x *OwnerClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerClaim.ProtoReflect.Descriptor instead.
 func (*OwnerClaim) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{18}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OwnerClaim) GetEpoch() uint64 {
@@ -2090,7 +2284,7 @@ type HistoryAccepted struct {
 
 func (x *HistoryAccepted) Reset() {
 	*x = HistoryAccepted{}
-	mi := &file_events_pb_refloat_proto_msgTypes[19]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2296,7 @@ func (x *HistoryAccepted) String() string {
 func (*HistoryAccepted) ProtoMessage() {}
 
 func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[19]
+	mi := &file_events_pb_refloat_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2309,7 @@ func (x *HistoryAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryAccepted.ProtoReflect.Descriptor instead.
 func (*HistoryAccepted) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{19}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistoryAccepted) GetBy() string {
@@ -2138,7 +2332,7 @@ type StateRebuilt struct {
 
 func (x *StateRebuilt) Reset() {
 	*x = StateRebuilt{}
-	mi := &file_events_pb_refloat_proto_msgTypes[20]
+	mi := &file_events_pb_refloat_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2344,7 @@ func (x *StateRebuilt) String() string {
 func (*StateRebuilt) ProtoMessage() {}
 
 func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[20]
+	mi := &file_events_pb_refloat_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2357,7 @@ func (x *StateRebuilt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRebuilt.ProtoReflect.Descriptor instead.
 func (*StateRebuilt) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{20}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StateRebuilt) GetBy() string {
@@ -2203,7 +2397,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[21]
+	mi := &file_events_pb_refloat_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2409,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[21]
+	mi := &file_events_pb_refloat_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2422,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{21}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -2319,7 +2513,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_events_pb_refloat_proto_msgTypes[22]
+	mi := &file_events_pb_refloat_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2525,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[22]
+	mi := &file_events_pb_refloat_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2538,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{22}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Brake) GetQueue() string {
@@ -2459,7 +2653,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\vgroup_ended\x18\x12 \x01(\v2\x16.refloat.v1.GroupEndedH\x00R\n" +
 	"groupEnded\x12?\n" +
 	"\rmember_joined\x18\x13 \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\fmemberJoinedB\b\n" +
-	"\x06record\"\xbe\a\n" +
+	"\x06record\"\xed\a\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
 	"\bposition\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
@@ -2501,7 +2695,15 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"policy_set\x18\x1c \x01(\fR\tpolicySet\x12$\n" +
 	"\x0enodes_left_out\x18\x1d \x01(\rR\fnodesLeftOut\x12*\n" +
 	"\x06member\x18\x1e \x01(\v2\x12.refloat.v1.MemberR\x06member\x12=\n" +
-	"\rgroup_verdict\x18\x1f \x01(\v2\x18.refloat.v1.GroupVerdictR\fgroupVerdict\"\x82\x01\n" +
+	"\rgroup_verdict\x18\x1f \x01(\v2\x18.refloat.v1.GroupVerdictR\fgroupVerdict\x12-\n" +
+	"\x06budget\x18  \x01(\v2\x15.refloat.v1.BudgetUseR\x06budget\"\x8d\x01\n" +
+	"\tBudgetUse\x12\x16\n" +
+	"\x06budget\x18\x01 \x01(\tR\x06budget\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\rR\x06effect\x12\x14\n" +
+	"\x05noted\x18\x03 \x01(\bR\x05noted\x12\x16\n" +
+	"\x06firsts\x18\x04 \x01(\rR\x06firsts\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\rR\x04left\x12\x0e\n" +
+	"\x02at\x18\x06 \x01(\x03R\x02at\"\x82\x01\n" +
 	"\x06Member\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\tR\x04part\x12\x18\n" +
@@ -2603,14 +2805,23 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x1f\n" +
 	"\vretry_after\x18\x04 \x01(\x03R\n" +
-	"retryAfter\"h\n" +
+	"retryAfter\"\x96\x01\n" +
 	"\x0fPolicyActivated\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1d\n" +
 	"\n" +
-	"horizon_ms\x18\x03 \x01(\x03R\thorizonMs\".\n" +
+	"horizon_ms\x18\x03 \x01(\x03R\thorizonMs\x12,\n" +
+	"\abudgets\x18\x04 \x03(\v2\x12.refloat.v1.BudgetR\abudgets\"\xab\x01\n" +
+	"\x06Budget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05ratio\x18\x03 \x01(\rR\x05ratio\x12\x14\n" +
+	"\x05floor\x18\x04 \x01(\rR\x05floor\x12\x1b\n" +
+	"\twindow_ms\x18\x05 \x01(\x03R\bwindowMs\x12\x16\n" +
+	"\x06refuse\x18\x06 \x01(\bR\x06refuse\x12\x16\n" +
+	"\x06shadow\x18\a \x01(\bR\x06shadow\".\n" +
 	"\x12SemanticsActivated\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\"\x90\x01\n" +
 	"\n" +
@@ -2662,77 +2873,81 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
 	(*Record)(nil),             // 2: refloat.v1.Record
 	(*Decision)(nil),           // 3: refloat.v1.Decision
-	(*Member)(nil),             // 4: refloat.v1.Member
-	(*GroupVerdict)(nil),       // 5: refloat.v1.GroupVerdict
-	(*GroupBound)(nil),         // 6: refloat.v1.GroupBound
-	(*GroupPart)(nil),          // 7: refloat.v1.GroupPart
-	(*SuccessRule)(nil),        // 8: refloat.v1.SuccessRule
-	(*GroupFinding)(nil),       // 9: refloat.v1.GroupFinding
-	(*MemberChange)(nil),       // 10: refloat.v1.MemberChange
-	(*UnitEnded)(nil),          // 11: refloat.v1.UnitEnded
-	(*GroupEnded)(nil),         // 12: refloat.v1.GroupEnded
-	(*NotDecided)(nil),         // 13: refloat.v1.NotDecided
-	(*Parked)(nil),             // 14: refloat.v1.Parked
-	(*RetryReady)(nil),         // 15: refloat.v1.RetryReady
-	(*PolicyActivated)(nil),    // 16: refloat.v1.PolicyActivated
-	(*SemanticsActivated)(nil), // 17: refloat.v1.SemanticsActivated
-	(*OwnerClaim)(nil),         // 18: refloat.v1.OwnerClaim
-	(*HistoryAccepted)(nil),    // 19: refloat.v1.HistoryAccepted
-	(*StateRebuilt)(nil),       // 20: refloat.v1.StateRebuilt
-	(*PolicyGeneration)(nil),   // 21: refloat.v1.PolicyGeneration
-	(*Brake)(nil),              // 22: refloat.v1.Brake
+	(*BudgetUse)(nil),          // 4: refloat.v1.BudgetUse
+	(*Member)(nil),             // 5: refloat.v1.Member
+	(*GroupVerdict)(nil),       // 6: refloat.v1.GroupVerdict
+	(*GroupBound)(nil),         // 7: refloat.v1.GroupBound
+	(*GroupPart)(nil),          // 8: refloat.v1.GroupPart
+	(*SuccessRule)(nil),        // 9: refloat.v1.SuccessRule
+	(*GroupFinding)(nil),       // 10: refloat.v1.GroupFinding
+	(*MemberChange)(nil),       // 11: refloat.v1.MemberChange
+	(*UnitEnded)(nil),          // 12: refloat.v1.UnitEnded
+	(*GroupEnded)(nil),         // 13: refloat.v1.GroupEnded
+	(*NotDecided)(nil),         // 14: refloat.v1.NotDecided
+	(*Parked)(nil),             // 15: refloat.v1.Parked
+	(*RetryReady)(nil),         // 16: refloat.v1.RetryReady
+	(*PolicyActivated)(nil),    // 17: refloat.v1.PolicyActivated
+	(*Budget)(nil),             // 18: refloat.v1.Budget
+	(*SemanticsActivated)(nil), // 19: refloat.v1.SemanticsActivated
+	(*OwnerClaim)(nil),         // 20: refloat.v1.OwnerClaim
+	(*HistoryAccepted)(nil),    // 21: refloat.v1.HistoryAccepted
+	(*StateRebuilt)(nil),       // 22: refloat.v1.StateRebuilt
+	(*PolicyGeneration)(nil),   // 23: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 24: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
 	0,  // 1: refloat.v1.Envelope.in_to:type_name -> refloat.v1.Position
 	3,  // 2: refloat.v1.Record.job_requeued:type_name -> refloat.v1.Decision
 	3,  // 3: refloat.v1.Record.job_failed:type_name -> refloat.v1.Decision
-	13, // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
-	14, // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
-	15, // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
-	16, // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
-	17, // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
-	18, // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
-	19, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
-	20, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
-	6,  // 12: refloat.v1.Record.group_bound:type_name -> refloat.v1.GroupBound
-	9,  // 13: refloat.v1.Record.group_finding:type_name -> refloat.v1.GroupFinding
-	10, // 14: refloat.v1.Record.member_held:type_name -> refloat.v1.MemberChange
-	10, // 15: refloat.v1.Record.member_released:type_name -> refloat.v1.MemberChange
-	10, // 16: refloat.v1.Record.member_restart:type_name -> refloat.v1.MemberChange
-	10, // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
-	11, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
-	12, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
-	10, // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
+	14, // 4: refloat.v1.Record.not_decided:type_name -> refloat.v1.NotDecided
+	15, // 5: refloat.v1.Record.parked:type_name -> refloat.v1.Parked
+	16, // 6: refloat.v1.Record.retry_ready:type_name -> refloat.v1.RetryReady
+	17, // 7: refloat.v1.Record.policy_activated:type_name -> refloat.v1.PolicyActivated
+	19, // 8: refloat.v1.Record.semantics_activated:type_name -> refloat.v1.SemanticsActivated
+	20, // 9: refloat.v1.Record.owner_claim:type_name -> refloat.v1.OwnerClaim
+	21, // 10: refloat.v1.Record.history_accepted:type_name -> refloat.v1.HistoryAccepted
+	22, // 11: refloat.v1.Record.state_rebuilt:type_name -> refloat.v1.StateRebuilt
+	7,  // 12: refloat.v1.Record.group_bound:type_name -> refloat.v1.GroupBound
+	10, // 13: refloat.v1.Record.group_finding:type_name -> refloat.v1.GroupFinding
+	11, // 14: refloat.v1.Record.member_held:type_name -> refloat.v1.MemberChange
+	11, // 15: refloat.v1.Record.member_released:type_name -> refloat.v1.MemberChange
+	11, // 16: refloat.v1.Record.member_restart:type_name -> refloat.v1.MemberChange
+	11, // 17: refloat.v1.Record.member_stopped:type_name -> refloat.v1.MemberChange
+	12, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
+	13, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
+	11, // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
 	0,  // 21: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	4,  // 22: refloat.v1.Decision.member:type_name -> refloat.v1.Member
-	5,  // 23: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 24: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
-	7,  // 25: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
-	8,  // 26: refloat.v1.GroupPart.success_rules:type_name -> refloat.v1.SuccessRule
-	0,  // 27: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
-	0,  // 28: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
-	4,  // 29: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
-	0,  // 30: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
-	4,  // 31: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
-	5,  // 32: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 33: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
-	0,  // 34: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 35: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 36: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	0,  // 37: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
-	22, // 38: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	5,  // 22: refloat.v1.Decision.member:type_name -> refloat.v1.Member
+	6,  // 23: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
+	4,  // 24: refloat.v1.Decision.budget:type_name -> refloat.v1.BudgetUse
+	0,  // 25: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
+	8,  // 26: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
+	9,  // 27: refloat.v1.GroupPart.success_rules:type_name -> refloat.v1.SuccessRule
+	0,  // 28: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
+	0,  // 29: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
+	5,  // 30: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
+	0,  // 31: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
+	5,  // 32: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
+	6,  // 33: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 34: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
+	0,  // 35: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 36: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 37: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	18, // 38: refloat.v1.PolicyActivated.budgets:type_name -> refloat.v1.Budget
+	0,  // 39: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	24, // 40: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -2767,7 +2982,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

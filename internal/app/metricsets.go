@@ -146,6 +146,7 @@ type policyMetrics struct {
 	policyDecisions *prometheus.CounterVec
 	beyond          prometheus.Counter
 	delays          *prometheus.CounterVec
+	budgets         *prometheus.CounterVec
 	delay           prometheus.Histogram
 	pending         *queueGauge
 	left            *queueGauge
@@ -162,7 +163,8 @@ func newPolicyMetrics(r register, limit int) policyMetrics {
 		beyond: r.factory.NewCounter(prometheus.CounterOpts{
 			Name: "refloat_policy_decisions_other_total", Help: "Decisions that were counted under the queue other, because of --policy-series.",
 		}),
-		delays: r.counter("policy_retry_delay_seconds_total", "Sum of the delays of retries, from the failure on.", "queue", "policy", "rule", "shadow"),
+		budgets: r.counter("budget_decisions_total", "Retries that retry budgets were asked about, by the budget that held them back the most and what it did. With shadow=true nothing was held back.", "budget", "effect", "shadow"),
+		delays:  r.counter("policy_retry_delay_seconds_total", "Sum of the delays of retries, from the failure on.", "queue", "policy", "rule", "shadow"),
 		delay: r.factory.NewHistogram(prometheus.HistogramOpts{
 			Name: "refloat_policy_retry_delay_seconds", Help: "Delays of retries, from the failure on; those in shadow are not counted.", Buckets: prometheus.ExponentialBuckets(1, 4, 10),
 		}),

@@ -115,6 +115,9 @@ func (m *policyMetrics) decision(d *chain.Decision) {
 		m.beyond.Inc()
 	}
 	m.policyDecisions.WithLabelValues(labels[:]...).Inc()
+	if u := d.Budget; u != nil {
+		m.budgets.WithLabelValues(u.Budget, u.Effect.String(), strconv.FormatBool(d.Shadow || u.Noted)).Inc()
+	}
 	if d.Requeue {
 		delay := max(0, float64(d.RetryAfter-d.Time)/1e9)
 		if query.EffectInLog(d) == query.Retried {

@@ -122,7 +122,7 @@ func (x *verification) bySemantics(ctx context.Context, d *Difference) error {
 		return d
 	}
 	byVersion := func(f FieldDifference) bool {
-		return slices.Contains([]string{"Code", "PodName", "AvoidNodes", "NodesLeftOut", "RetryAfter", "Group"}, f.Field)
+		return slices.Contains([]string{"Code", "PodName", "AvoidNodes", "NodesLeftOut", "RetryAfter", "Group", "Budget"}, f.Field)
 	}
 	if x.o.From != nil || len(d.Fields) > 0 && !slices.ContainsFunc(d.Fields, byVersion) {
 		return d

@@ -2,10 +2,12 @@ package audit
 
 import (
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -43,9 +45,40 @@ type Decision struct {
 	Generation      uint64   `json:"generation"` // of the policies; of a member's unit, after the decision
 	PolicySet       string   `json:"policySet"`
 	GroupFields
+	// Budget is what retry budgets said; nil: they were not asked.
+	Budget *BudgetUse `json:"budget,omitempty"`
 	// Superseded: its message had been released before the decision came, so it has no
 	// effect. Set only by job databases.
 	Superseded bool `json:"superseded,omitempty"`
+}
+
+// BudgetUse is what the budget that held a retry back the most said about it.
+type BudgetUse struct {
+	Name      string `json:"name"`
+	Effect    string `json:"effect"`           // BudgetGranted, BudgetDelayed or BudgetExhausted
+	Shadow    bool   `json:"shadow,omitempty"` // nothing is held back
+	FirstRuns uint32 `json:"firstRuns"`        // in its window
+	Left      uint32 `json:"left"`             // retries that it would grant at once, before this one
+	GrantedAt string `json:"grantedAt"`        // for which it grants this one; of a refused one, the next
+}
+
+func budgetUseOf(u *policy.BudgetUse) *BudgetUse {
+	if u == nil {
+		return nil
+	}
+	return &BudgetUse{Name: u.Budget, Effect: u.Effect.String(), Shadow: u.Noted, FirstRuns: u.Firsts, Left: u.Left, GrantedAt: timeOf(u.At)}
+}
+
+// String says it in words.
+func (u *BudgetUse) String() string {
+	s := fmt.Sprintf("%s %s: %d left before, for %s in its window", u.Effect, u.Name, u.Left, plural.Of(int(u.FirstRuns), "first run"))
+	if u.Effect != policy.BudgetGranted.String() {
+		s += "; granted at " + u.GrantedAt
+	}
+	if u.Shadow {
+		s += " (in shadow: nothing is held back)"
+	}
+	return s
 }
 
 // Position is a log position as JSON prints it.
@@ -105,7 +138,7 @@ func DecisionOf(partition int, d *chain.Decision) Decision {
 		GlobalUsed: d.GlobalUsed, GlobalLimit: d.GlobalLimit, Container: d.Container,
 		SkippedPolicies: orEmpty(d.Skipped), Shadow: d.Shadow,
 		Generation: d.Generation, PolicySet: hex.EncodeToString(d.PolicySet[:]),
-		GroupFields: groupFields(d),
+		GroupFields: groupFields(d), Budget: budgetUseOf(d.Budget),
 	}
 	if d.Member != nil {
 		out.Generation = uint64(d.Member.Generation)

@@ -42,7 +42,7 @@ func Explain(set *policy.Set, c Case) (evaluator.Explanation, error) {
 	// Rows do not say which version of the semantics decided it: it is the newest that gives the same.
 	for v := uint32(evaluator.SemanticsVersion); v > 0; v-- {
 		x := evaluator.Explain(set, f, v)
-		delayed := c.Decision.Member != nil || x.Verdict.Delay.Milliseconds() == c.Decision.DelayMS
+		delayed := c.Decision.Member != nil || c.Decision.Code == policy.BudgetRefused || x.Verdict.Delay.Milliseconds() == c.Decision.DelayMS
 		if delayed && c.differs(&x.Verdict) == nil {
 			return x, nil
 		}
@@ -55,6 +55,9 @@ func (c Case) differs(v *policy.Verdict) error {
 	d := c.Decision
 	if d.Member != nil {
 		return c.differsAsMember(v)
+	}
+	if d.Code == policy.BudgetRefused && v.Requeue && v.Rule == d.Rule && v.Policy == d.Policy && v.GlobalUsed == d.GlobalUsed+1 {
+		return nil // policies alone would have retried
 	}
 	if v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
 		return fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)
@@ -72,9 +75,9 @@ func (c Case) differsAsMember(v *policy.Verdict) error {
 		return nil // they were not asked
 	case policy.GroupRestart:
 		// A retry that the unit had no room for failed the job, and that restarted the unit.
-		noRoom := d.Group != nil && (d.Group.Reason == policy.BackoffLimitExceeded || d.Group.Reason == policy.MemberCancelled)
+		noRoom := d.Group != nil && (d.Budget != nil || d.Group.Reason == policy.BackoffLimitExceeded || d.Group.Reason == policy.MemberCancelled)
 		same = d.Group == nil || same && (!v.Requeue || noRoom)
-	case policy.GangRetry, policy.UnitLimit:
+	case policy.GangRetry, policy.UnitLimit, policy.BudgetRefused:
 		same = same && v.Requeue
 	case policy.GangFail:
 		same = d.Rule == "" || same

@@ -40,7 +40,7 @@ func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rule
 	p.Rules = evaluator.Rules{Generation: 1, Set: set}
 	p.Activate([]chain.Record{
 		&chain.SemanticsActivated{Version: by.Semantics},
-		&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
+		evaluator.Activation(1, set, by.Semantics),
 	})
 	r, err := events.Open(partition, eventlog.Start)
 	if err != nil {

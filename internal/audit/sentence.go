@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -18,6 +19,9 @@ func Reason(d *chain.Decision) string {
 	}
 	if d.Requeue {
 		s += waiting(d)
+	}
+	if u := d.Budget; u != nil && u.Noted && u.Effect != policy.BudgetGranted {
+		s += "; " + notedBudget(u)
 	}
 	if len(d.Skipped) > 0 {
 		s += fmt.Sprintf("; policies skipped: %s", strings.Join(d.Skipped, ", "))
@@ -47,6 +51,8 @@ func verdict(d *chain.Decision) string {
 		return rule + " fails the job"
 	case policy.GroupOver:
 		return "the group had stopped the job, so its policies were not asked"
+	case policy.BudgetRefused:
+		return rule + " would retry the job, but " + usedUp(d.Budget)
 	case policy.UnitLimit:
 		return rule + " would retry the job, but its unit has used up its retries (retryLimit)"
 	case policy.RuleRetry, policy.DefaultRetry:
@@ -116,6 +122,8 @@ func waiting(d *chain.Decision) string {
 	switch {
 	case d.Code == policy.GroupRestart && d.Group == nil && d.RetryAfter > d.Time: // its delay is what is left of the restart's, in milliseconds
 		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), time.Duration(d.RetryAfter-d.Time).Truncate(time.Millisecond))
+	case d.Budget != nil && d.Budget.Effect == policy.BudgetDelayed && !d.Budget.Noted && d.RetryAfter == d.Budget.At:
+		s = fmt.Sprintf(", not before %s, because %s (otherwise %v after the failure)", timeOf(d.RetryAfter), usedUp(d.Budget), delayOf(d))
 	case d.Code == policy.GangRetry && d.RetryAfter-d.Time > delayOf(d).Nanoseconds(): // a pause is not told apart
 		s = fmt.Sprintf(", not before %s, when all of the gang may start again (%v after the failure for this job)", timeOf(d.RetryAfter), delayOf(d))
 	case d.RetryAfter-d.Time > delayOf(d).Nanoseconds():
@@ -130,6 +138,22 @@ func waiting(d *chain.Decision) string {
 		s += fmt.Sprintf(" (%d earlier nodes are left out)", d.NodesLeftOut)
 	}
 	return s
+}
+
+// usedUp says that a budget has nothing left.
+func usedUp(u *policy.BudgetUse) string {
+	if u == nil { // of a record that somebody made up
+		return "a retry budget is used up"
+	}
+	return fmt.Sprintf("retry budget %s is used up (%s in its window)", u.Budget, plural.Of(int(u.Firsts), "first run"))
+}
+
+// notedBudget says what a budget in shadow would have done.
+func notedBudget(u *policy.BudgetUse) string {
+	if u.Effect == policy.BudgetExhausted {
+		return usedUp(u) + ", in shadow: it would refuse the retry"
+	}
+	return usedUp(u) + ", in shadow: it would grant the retry for " + timeOf(u.At)
 }
 
 // Describe names a record in a few words, for messages about differences.

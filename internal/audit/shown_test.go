@@ -160,6 +160,16 @@ func (s showing) decision() *chain.Decision {
 			v.Action, _ = policy.ParseGroupAction(arg.Vals[1])
 			v.RestartsUsed, v.MaxRestarts = s.fraction(arg.Vals[3])
 			d.Group = v
+		case "budget": // (NAME,EFFECT,FIRSTS,LEFT,AT), AT after the failure
+			u := &policy.BudgetUse{Budget: arg.Vals[0]}
+			for u.Effect = policy.BudgetGranted; u.Effect.String() != arg.Vals[1]; u.Effect++ {
+			}
+			firsts, _ := strconv.Atoi(arg.Vals[2])
+			left, _ := strconv.Atoi(arg.Vals[3])
+			u.Firsts, u.Left, u.At = uint32(firsts), uint32(left), failedAt.UnixNano()+int64(s.duration(arg.Vals[4]))
+			d.Budget = u
+		case "budget-in-shadow":
+			d.Budget.Noted = true
 		case "refused":
 			d.Group.Refused = true
 		case "keep":

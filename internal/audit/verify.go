@@ -320,6 +320,8 @@ func (x *verification) inForce(seq uint64) error {
 		return differs(PolicyChanged, seq, " activates policy generation %d with another digest than the policies log has", p.Progress.Generation)
 	case set.Horizon().Nanoseconds() != p.State.Horizon:
 		return differs(PolicyChanged, seq, " activates policy generation %d with another horizon than the policies log has", p.Progress.Generation)
+	case !slices.Equal(evaluator.Activation(p.Progress.Generation, set.Set, p.Progress.Semantics).Budgets, p.State.Budgets()):
+		return differs(PolicyChanged, seq, " activates policy generation %d with other budgets than the policies log has", p.Progress.Generation)
 	}
 	p.Rules = evaluator.Rules{Generation: p.Progress.Generation, Set: set.Set}
 	return nil

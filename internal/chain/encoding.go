@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // The members of Record in events/pb/refloat.proto.
@@ -154,6 +155,9 @@ func (d *Decision) appendBody(b []byte) []byte {
 	}
 	if d.Group != nil {
 		b = d.Group.append(b, 31)
+	}
+	if d.Budget != nil {
+		b = appendBudgetUse(b, 32, d.Budget)
 	}
 	return b
 }
@@ -345,7 +349,11 @@ func (*PolicyActivated) field() fieldNumber { return fieldPolicyActivated }
 func (r *PolicyActivated) appendBody(b []byte) []byte {
 	b = appendUint(b, 1, r.Generation)
 	b = appendBytes(b, 2, r.Digest[:])
-	return appendInt(b, 3, r.HorizonMS)
+	b = appendInt(b, 3, r.HorizonMS)
+	for i := range r.Budgets {
+		b = appendBudget(b, 4, &r.Budgets[i])
+	}
+	return b
 }
 
 func (r *PolicyActivated) setField(f *wireField) error {
@@ -356,6 +364,9 @@ func (r *PolicyActivated) setField(f *wireField) error {
 		return f.fixedTo(r.Digest[:])
 	case 3:
 		return f.int64To(&r.HorizonMS)
+	case 4:
+		r.Budgets = append(r.Budgets, policy.Budget{})
+		return f.budgetTo(&r.Budgets[len(r.Budgets)-1])
 	}
 	return f.unknown()
 }

@@ -229,7 +229,7 @@ func (f *wireField) verdictTo(v *GroupVerdict) error {
 	})
 }
 
-// setGroupField sets the fields of a decision that are about its group.
+// setGroupField sets the fields of a decision that are about its group, or about budgets.
 func (d *Decision) setGroupField(f *wireField) error {
 	switch f.number {
 	case 30:
@@ -238,6 +238,9 @@ func (d *Decision) setGroupField(f *wireField) error {
 	case 31:
 		d.Group = &GroupVerdict{}
 		return f.verdictTo(d.Group)
+	case 32:
+		d.Budget = &policy.BudgetUse{}
+		return f.budgetUseTo(d.Budget)
 	}
 	return f.unknown()
 }

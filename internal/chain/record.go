@@ -61,6 +61,8 @@ type Decision struct {
 
 	Member *Member       // nil: the job is in no group
 	Group  *GroupVerdict // nil: the failure did not fail the member's unit
+
+	Budget *policy.BudgetUse // nil: no budget was asked
 }
 
 // The kinds of decisions, as metrics, rows and answers name them.
@@ -150,12 +152,13 @@ type RetryReady struct {
 	RetryAfter int64 // Unix nanoseconds
 }
 
-// PolicyActivated puts a policy generation in force. It includes the horizon, so that
+// PolicyActivated puts a policy generation in force. It includes the horizon and the budgets, so that
 // folding needs only the chain, not the policies.
 type PolicyActivated struct {
 	Generation uint64
 	Digest     [32]byte
 	HorizonMS  int64
+	Budgets    []policy.Budget // by name; from version 5 of the semantics on
 }
 
 // SemanticsActivated names the version of the semantics that decides from here on.
@@ -166,7 +169,7 @@ type SemanticsActivated struct{ Version uint32 }
 //
 // To add a version, bump this number and implement the differences in package evaluator.
 // The decisions of a released version never change.
-const NewestSemantics = 4
+const NewestSemantics = 5
 
 // OwnerID is drawn at random for each attempt to claim a partition.
 type OwnerID [16]byte

@@ -148,6 +148,9 @@ func (s *groupScenario) message() string {
 	}
 	all := ""
 	for i, text := range printed {
+		if i > 1 && text == printed[i-1] {
+			continue // as the version before
+		}
 		if text == "" {
 			text = "nothing\n"
 		}

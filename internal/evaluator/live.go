@@ -301,11 +301,13 @@ const maxMessageBytes = 4 << 20
 // them in force here.
 func (o *Owner) activations() []chain.Record {
 	var front []chain.Record
-	if next := nextSemantics(o.proc.Progress.Semantics, o.cfg.Semantics); next != o.proc.Progress.Semantics {
+	was := o.proc.Progress.Semantics
+	next := nextSemantics(was, o.cfg.Semantics)
+	if next != was {
 		front = append(front, &chain.SemanticsActivated{Version: next})
 	}
-	if newest, set := o.cfg.Policies.Newest(); newest > o.proc.Progress.Generation {
-		front = append(front, &chain.PolicyActivated{Generation: newest, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()})
+	if newest, set := o.cfg.Policies.Newest(); newest > o.proc.Progress.Generation || newest > 0 && budgetsBegin(was, next, set.Set) {
+		front = append(front, Activation(newest, set.Set, next))
 		o.proc.Rules = Rules{Generation: newest, Set: set.Set}
 	}
 	o.proc.Activate(front)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func TestAgainstNaiveModel(t *testing.T) {
 
 func compareHistory(t *testing.T, seed uint64) {
 	t.Helper()
-	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Republished: seed%4 == 1, Versions: seed%2 == 1})
+	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Republished: seed%4 == 1, Versions: seed%2 == 1, Budgets: seed%7 < 3})
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {
@@ -82,6 +83,7 @@ func decideFiles(h model.History, files []model.File) ([][]model.Record, error) 
 		return nil, err
 	}
 	p := &evaluator.Processor{State: state}
+	p.Activate([]chain.Record{&chain.OwnerClaim{Partitions: uint32(h.Divided)}})
 	generation := uint64(0)
 	use := func(files []model.File) error {
 		set, err := parse(files)
@@ -90,7 +92,7 @@ func decideFiles(h model.History, files []model.File) ([][]model.Record, error) 
 		}
 		generation++
 		p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
-		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+		p.Activate([]chain.Record{evaluator.Activation(generation, set.Set, p.Progress.Semantics)})
 		return nil
 	}
 	if err := use(files); err != nil {
@@ -107,7 +109,7 @@ func decideFiles(h model.History, files []model.File) ([][]model.Record, error) 
 		}
 		for _, v := range h.Versions {
 			if v.Before == i {
-				p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(v.Number)}})
+				activateVersion(p, p.Rules.Set, v.Number)
 			}
 		}
 		o, err := p.Step(&eventlog.Message{
@@ -123,6 +125,15 @@ func decideFiles(h model.History, files []model.File) ([][]model.Record, error) 
 		}
 	}
 	return out, nil
+}
+
+// activateVersion does as Owner.activations: budgets that the version before does not know begin with an activation of their own.
+func activateVersion(p *evaluator.Processor, set *policy.Set, version int) {
+	was := p.Progress.Semantics
+	p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(version)}})
+	if was < model.BudgetsVersion && version >= model.BudgetsVersion && len(set.Budgets()) > 0 {
+		p.Activate([]chain.Record{evaluator.Activation(p.Progress.Generation, set, uint32(version))})
+	}
 }
 
 func parse(files []model.File) (*policyfile.Set, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/model"
 	"github.com/refloat/refloat/internal/test/modelrecord"
@@ -56,11 +57,14 @@ func TestGroupsAgainstNaiveModel(t *testing.T) {
 
 // groupHistory is a random history of groups, with all the versions that model and engine know.
 func groupHistory(seed uint64) model.History {
-	newest := min(chain.NewestSemantics, model.SuccessorsVersion)
+	newest, budgets := model.SuccessorsVersion, false
+	if seed%3 == 1 {
+		newest, budgets = model.BudgetsVersion, true
+	}
 	if seed%8 == 3 { // a log that an operator leaves as it is
 		newest = model.GroupsVersion
 	}
-	return model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1, Newest: newest})
+	return model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1, Newest: newest, Budgets: budgets})
 }
 
 func compareGroups(t *testing.T, seed uint64) bool {
@@ -171,17 +175,19 @@ func (h *history) run(rnd *rand.Rand, reload bool, log *history) error {
 		return err
 	}
 	p := &evaluator.Processor{State: state}
-	generation := uint64(0)
+	p.Activate([]chain.Record{&chain.OwnerClaim{Partitions: uint32(h.Divided)}})
+	generation, current := uint64(0), (*policy.Set)(nil)
 	use := func(files []model.File) error {
 		set, err := parse(files)
 		if err != nil {
 			return err
 		}
 		generation++
+		current = set.Set
 		if log == nil {
 			p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 		}
-		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+		p.Activate([]chain.Record{evaluator.Activation(generation, set.Set, p.Progress.Semantics)})
 		return nil
 	}
 	if err := use(h.YAML()); err != nil {
@@ -202,7 +208,7 @@ func (h *history) run(rnd *rand.Rand, reload bool, log *history) error {
 		for _, v := range h.Versions {
 			if v.Before == i {
 				cut = true
-				p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(v.Number)}})
+				activateVersion(p, current, v.Number)
 			}
 		}
 		message := &eventlog.Message{

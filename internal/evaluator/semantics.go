@@ -51,13 +51,17 @@ const (
 	// sinceRulesFirst has the rules of a group say which of the failures of a message that fail its units is decided first.
 	// Before, it was the first in the log.
 	sinceRulesFirst = 4
+	// sinceBudgets has retry budgets (semantics.md 14). Before, they have no effect.
+	sinceBudgets = 5
 )
 
 // featuresOf returns what the state needs to know about a version.
-func featuresOf(semantics uint32) projection.Features {
+func featuresOf(p *Progress) projection.Features {
+	semantics := p.Semantics
 	return projection.Features{
 		Groups: semantics >= sinceGroups, Successors: semantics >= sinceSuccessors, DueAgain: semantics >= sinceDueAgain,
 		Durations: semantics >= sinceRunDuration, RulesFirst: semantics >= sinceRulesFirst,
+		Partitions: p.Partitions,
 	}
 }
 

@@ -46,6 +46,8 @@ type Processor struct {
 	at   eventlog.Position
 	form Form
 	made []*chain.Decision
+
+	asked *policy.BudgetUse // by the current decision; nil: no budget was
 }
 
 // Output is the result of one message: records and, at the same index, their bytes.
@@ -78,6 +80,7 @@ func (p *Processor) Activate(records []chain.Record) {
 		case *chain.PolicyActivated:
 			p.Progress.Generation, p.Progress.PolicySet = r.Generation, r.Digest
 			p.State.Horizon = r.HorizonMS * 1e6
+			p.State.SetBudgets(r.Budgets)
 			p.State.Recheck()
 		case *chain.SemanticsActivated:
 			p.Progress.Semantics = r.Version
@@ -111,7 +114,7 @@ func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questio
 	}
 	p.seq = seq
 	seq.Resolve(m.OriginPublish())
-	if err := p.State.Process(seq, featuresOf(p.Progress.Semantics), q); err != nil {
+	if err := p.State.Process(seq, featuresOf(&p.Progress), q); err != nil {
 		return err
 	}
 	p.record()
@@ -137,10 +140,11 @@ func (p policies) Decide(f *projection.Failure) (projection.Decided, error) {
 func (p policies) decide(f *projection.Failure) (d *chain.Decision, r restart) {
 	factsOf(&p.failure, f, p.Progress.Semantics)
 	countsOf(&p.counts, f.Job)
+	p.asked = nil
 	var v policy.Verdict
 	var unit *chain.GroupVerdict
 	if f.Member == nil {
-		v = p.Rules.Set.Evaluate(&p.failure, &p.counts)
+		v = p.evaluate()
 	} else {
 		v, unit, r = p.decideMember(f)
 	}
@@ -169,6 +173,7 @@ func (p policies) decide(f *projection.Failure) (d *chain.Decision, r restart) {
 		d.AvoidNodes, d.NodesLeftOut = boundAvoided(p.Progress.Semantics, own)
 		avoidAlso(d, own, p.Rules.Set.AvoidNodes())
 	}
+	d.Budget = p.useOf(v.Code)
 	if f.Member != nil {
 		d.Group = unit
 		d.Member = memberOf(f.Job, f.Member.Generation(memberDecided(d)))

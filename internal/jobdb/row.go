@@ -228,10 +228,12 @@ type Ready struct {
 // Activation puts a policy generation or a version of the semantics into force, from
 // the message after From on.
 type Activation struct {
-	Partition             int
-	Seq                   uint64
-	Record                uint32
-	From                  eventlog.Position
-	chain.PolicyActivated        // zero for a version of the semantics
-	Semantics             uint32 // 0 for a policy generation
+	Partition  int
+	Seq        uint64
+	Record     uint32
+	From       eventlog.Position
+	Generation uint64   // 0 for a version of the semantics, as the next two; the policies log has the rest
+	Digest     [32]byte // of the policy set
+	HorizonMS  int64
+	Semantics  uint32 // 0 for a policy generation
 }

@@ -197,6 +197,35 @@ func DecodeVerdict(s string) (*chain.GroupVerdict, error) {
 	}, nil
 }
 
+type budgetUse struct {
+	Budget text                `json:"budget"`
+	Effect policy.BudgetEffect `json:"effect"`
+	Noted  bool                `json:"noted,omitempty"`
+	Firsts uint32              `json:"firsts"`
+	Left   uint32              `json:"left"`
+	At     int64               `json:"at"`
+}
+
+// EncodeBudget encodes what budgets said for a column; nothing is "".
+func EncodeBudget(u *policy.BudgetUse) string {
+	if u == nil {
+		return ""
+	}
+	return encode(budgetUse{text(u.Budget), u.Effect, u.Noted, u.Firsts, u.Left, u.At})
+}
+
+// DecodeBudget decodes what EncodeBudget wrote.
+func DecodeBudget(s string) (*policy.BudgetUse, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var u budgetUse
+	if err := json.Unmarshal([]byte(s), &u); err != nil {
+		return nil, fmt.Errorf("decode the use of a budget: %w", err)
+	}
+	return &policy.BudgetUse{Budget: string(u.Budget), Effect: u.Effect, Noted: u.Noted, Firsts: u.Firsts, Left: u.Left, At: u.At}, nil
+}
+
 type shapePart struct {
 	Name        text     `json:"name"`
 	Replicas    uint32   `json:"replicas"`

@@ -128,6 +128,7 @@ type Settings struct {
 	JobsMaySelect     bool
 	AvoidNodes        []AvoidedNode // at most MaxAvoidNodes, by name, each once
 	Protection        *Protection   // nil: off
+	Budgets           []Budget      // at most MaxBudgets, by name, each once
 }
 
 // MaxAvoidNodes is the maximum number of nodes that settings and overrides have retries avoid.

@@ -66,13 +66,15 @@ func (c Code) String() string {
 		return "GroupEnded"
 	case UnitLimit:
 		return "UnitLimit"
+	case BudgetRefused:
+		return "BudgetRefused"
 	case UnknownCode:
 	}
 	return unknown("Code", uint8(c))
 }
 
 // ParseCode returns the code that String names s.
-func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, UnitLimit) }
+func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, BudgetRefused) }
 
 // String returns rule, policy or global, and "" for FromNowhere.
 func (l LimitFrom) String() string {

@@ -20,6 +20,7 @@ type Set struct {
 	jobsMaySelect     bool
 	avoidNodes        []AvoidedNode
 	protection        *Protection
+	budgets           []Budget  // by name
 	inherited         Overrides // what policies inherit
 	fallback          []*Policy // the settings' default policy, if it exists
 
@@ -78,6 +79,7 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 		jobsMaySelect:     settings.JobsMaySelect,
 		avoidNodes:        settings.AvoidNodes,
 		protection:        settings.Protection,
+		budgets:           settings.Budgets,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
 		policies:          make(map[string]*Policy, len(policies)),
 		groups:            make(map[string]*GroupPolicy, len(groups)),
@@ -128,6 +130,9 @@ func (s *Set) AvoidNodes() []AvoidedNode { return s.avoidNodes }
 
 // Protection returns how nodes become suspects; nil: they do not. Do not change it.
 func (s *Set) Protection() *Protection { return s.protection }
+
+// Budgets returns the retry budgets, by name. Do not change them.
+func (s *Set) Budgets() []Budget { return s.budgets }
 
 // Horizon returns how long ended jobs are kept (semantics.md 1).
 func (s *Set) Horizon() time.Duration { return s.horizon }

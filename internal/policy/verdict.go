@@ -93,6 +93,7 @@ const (
 	GroupRestart // from here on: semantics.md 12
 	GroupOver    // "GroupEnded"
 	UnitLimit
+	BudgetRefused // semantics.md 14
 )
 
 // LimitFrom is the level that a rule's limit came from.

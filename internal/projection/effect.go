@@ -57,11 +57,12 @@ type Questions interface {
 
 // Features are the differences between versions of the semantics that concern the state.
 type Features struct {
-	Groups     bool // jobs can be members of groups
-	Successors bool // a new group can follow one that has ended
-	Durations  bool // it is kept since when a run runs
-	DueAgain   bool // a group that came due comes due again if a policy generation makes the horizon longer
-	RulesFirst bool // rules of a group say in which order failures of one message are decided
+	Groups     bool   // jobs can be members of groups
+	Successors bool   // a new group can follow one that has ended
+	Durations  bool   // it is kept since when a run runs
+	DueAgain   bool   // a group that came due comes due again if a policy generation makes the horizon longer
+	RulesFirst bool   // rules of a group say in which order failures of one message are decided
+	Partitions uint32 // of events, by which floors of budgets are divided
 }
 
 // Binding is a group with its first member.

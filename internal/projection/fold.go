@@ -266,6 +266,9 @@ func (s *State) jobErrors(ev *events.Event) {
 // foldRun folds the events that make a run known.
 func (s *State) foldRun(ev *events.Event) {
 	e := s.keep(ev.JobID)
+	if e.job.Runs == 0 && e.job.Known {
+		s.firstRun(e.job.Queue)
+	}
 	r := s.see(e, ev.RunID)
 	switch ev.Kind {
 	case events.RunLeased:

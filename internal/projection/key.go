@@ -17,11 +17,13 @@ const (
 
 	refusedKey = 'y' // of groups of which something was refused: their prefixes
 	recheckKey = 'z' // there if they are to be looked at again
+
+	budgetKey = 'b' // the accounts of budgets, by name
 )
 
 // Clear deletes all records of a State.
 func Clear(b Batch) error {
-	for _, first := range []byte{jobKey, runKey, setKey, forgetKey, groupKey, refusedKey, recheckKey} {
+	for _, first := range []byte{jobKey, runKey, setKey, forgetKey, groupKey, refusedKey, recheckKey, budgetKey} {
 		if err := b.DeleteRange([]byte{first}, []byte{first + 1}); err != nil {
 			return err
 		}

@@ -162,6 +162,9 @@ func (s *State) applyToJob(f *Failure, d *Decided) {
 	r.Outcome, r.RetryAfter, r.ReadyAfter = Requeued, d.RetryAfter, d.ReadyAfter
 	if d.Rule != "" {
 		j.Grant(d.Policy, d.Rule, d.Ignored)
+		if !d.Ignored {
+			s.spend(j.Queue, d.Shadow)
+		}
 	}
 	if r.Gone && !s.provenInHand(f.JobID, r.ID) {
 		s.msg.proven = append(s.msg.proven, runRef{job: f.JobID, run: r.ID})

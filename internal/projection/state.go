@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/refloat/refloat/internal/budget"
 )
 
 // KV is the store from which State loads what is not in memory.
@@ -68,6 +70,9 @@ type State struct {
 	names map[string]string // see intern
 
 	places map[Place]*Place // see place
+
+	accounts []*budget.Account // by name
+	spent    []string          // names of accounts that changed since the last flush
 }
 
 // entry is one job in the cache. If job is nil, the job is not kept.
@@ -112,6 +117,9 @@ func NewState(kv KV, watermark, horizon int64) (*State, error) {
 		recentGroups: map[string]*groupEntry{}, olderGroups: map[string]*groupEntry{},
 	}
 	if err := s.loadRefused(); err != nil {
+		return nil, err
+	}
+	if err := s.loadBudgets(); err != nil {
 		return nil, err
 	}
 	s.groupTerms.weight = groupWeight
@@ -307,6 +315,9 @@ func (s *State) Flush(b Batch) (uint64, error) {
 		}
 	}
 	if err := s.flushRecheck(b); err != nil {
+		return 0, err
+	}
+	if err := s.flushBudgets(b); err != nil {
 		return 0, err
 	}
 	clear(s.dirtyGroups)

@@ -35,27 +35,36 @@ func FactsOf(f *policy.Failure) []string {
 
 // RetryCount counts retries before and after a decision, against a limit.
 type RetryCount struct {
-	Of            string // rule, or job
+	Of            string // rule, job or budget
 	Before, After uint32
 	Limit         uint32
 	From          string // what set the limit
+	other         string // of a budget: what it said
 }
 
 // String says it in words.
 func (r RetryCount) String() string {
+	if r.other != "" {
+		return r.other
+	}
 	return fmt.Sprintf("%d before, %d after, limit %d %s", r.Before, r.After, r.Limit, r.From)
 }
 
-// RetryCounts counts the retries by the rule of a decision, if it has a limit, and of the job, which had this many before.
+// RetryCounts counts the retries by the rule of a decision, if it has a limit, and of the job, which had this many before; and says what
+// budgets said, if they were asked.
 func RetryCounts(d *audit.Decision, before uint32) (all []RetryCount) {
 	if d.LimitFrom != "" {
 		n := *d.RuleUsed
 		if d.RetryAfter != "" && n > 0 {
 			n-- // a granted retry counts as one
 		}
-		all = append(all, RetryCount{"rule", n, *d.RuleUsed, *d.RuleLimit, "from the " + d.LimitFrom})
+		all = append(all, RetryCount{Of: "rule", Before: n, After: *d.RuleUsed, Limit: *d.RuleLimit, From: "from the " + d.LimitFrom})
 	}
-	return append(all, RetryCount{"job", before, d.GlobalUsed, d.GlobalLimit, "(globalMaxRetries)"})
+	all = append(all, RetryCount{Of: "job", Before: before, After: d.GlobalUsed, Limit: d.GlobalLimit, From: "(globalMaxRetries)"})
+	if d.Budget != nil {
+		all = append(all, RetryCount{Of: "budget", other: OneLine(d.Budget.String())})
+	}
+	return all
 }
 
 // Arithmetic shows how a delay was computed.

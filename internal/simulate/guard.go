@@ -110,7 +110,7 @@ func (s *sim) judge() {
 		return
 	}
 	s.p.Rules = evaluator.Rules{Generation: s.p.Rules.Generation + 1, Set: with.Set}
-	s.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: s.p.Rules.Generation, Digest: with.Digest(), HorizonMS: with.Horizon().Milliseconds()}})
+	s.p.Activate([]chain.Record{evaluator.Activation(s.p.Rules.Generation, with.Set, s.p.Progress.Semantics)})
 }
 
 // note keeps and counts a suspicion.

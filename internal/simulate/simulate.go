@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	s.p.Rules = evaluator.Rules{Generation: 1, Set: o.Candidate.Set.Set}
 	s.p.Activate([]chain.Record{
 		&chain.SemanticsActivated{Version: Semantics},
-		&chain.PolicyActivated{Generation: 1, Digest: o.Candidate.Set.Digest(), HorizonMS: o.Candidate.Set.Horizon().Milliseconds()},
+		evaluator.Activation(1, o.Candidate.Set.Set, Semantics),
 	})
 	for i := range o.Cluster.Faults {
 		if f := &o.Cluster.Faults[i]; f.Down {

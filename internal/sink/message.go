@@ -59,7 +59,7 @@ func Split(s *follow.Batch, partition int, released eventlog.Position) ([]*jobdb
 		a := &jobdb.Activation{Partition: partition, Seq: s.Envelope.Seq, Record: uint32(next), From: s.Envelope.InFrom}
 		switch r := s.Records[next].(type) {
 		case *chain.PolicyActivated:
-			a.PolicyActivated = *r
+			a.Generation, a.Digest, a.HorizonMS = r.Generation, r.Digest, r.HorizonMS
 		case *chain.SemanticsActivated:
 			a.Semantics = r.Version
 		default:

@@ -137,6 +137,9 @@ func (s *side) activate(records []chain.Record, overrides map[uint64][]policyfil
 		}
 		s.Rules = evaluator.Rules{Generation: a.Generation, Set: set.Set}
 	}
+	if len(records) > 0 {
+		s.State.SetBudgets(evaluator.Activation(0, s.Rules.Set, s.Progress.Semantics).Budgets)
+	}
 	return nil
 }
 
@@ -260,7 +263,7 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 	for _, side := range x.all() {
 		side.Activate([]chain.Record{
 			&chain.SemanticsActivated{Version: x.o.Semantics},
-			&chain.PolicyActivated{Generation: 1, Digest: side.set.Digest(), HorizonMS: side.set.Horizon().Milliseconds()},
+			evaluator.Activation(1, side.set.Set, x.o.Semantics),
 		})
 		side.Rules.Generation = 1
 	}

@@ -118,7 +118,11 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 			Name string
 			Spec map[string]any
 		}
-		Queues []map[string]any
+		Queues       []map[string]any
+		RetryBudgets []struct {
+			Name string
+			Spec map[string]any
+		}
 	}
 	d := json.NewDecoder(bytes.NewReader(set.Canonical()))
 	d.UseNumber()
@@ -155,6 +159,9 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 			}
 		}
 		all[key{"group policy", g.Name}] = flat(g.Spec)
+	}
+	for _, b := range c.RetryBudgets {
+		all[key{"retry budget", b.Name}] = flat(b.Spec)
 	}
 	return all, nil
 }

@@ -120,7 +120,7 @@ func (t *Trial) begin() error {
 func (t *Trial) Use(set *policyfile.Set) {
 	t.set = set
 	generation := t.p.Progress.Generation + 1
-	t.p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+	t.p.Activate([]chain.Record{evaluator.Activation(generation, set.Set, evaluator.SemanticsVersion)})
 	t.p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
 }
 

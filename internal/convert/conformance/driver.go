@@ -125,7 +125,7 @@ func New(set *policyfile.Set, queue, jobSet string) (*Driver, error) {
 	d.p.Rules = evaluator.Rules{Generation: 1, Set: set.Set}
 	d.p.Activate([]chain.Record{
 		&chain.SemanticsActivated{Version: Semantics},
-		&chain.PolicyActivated{Generation: 1, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()},
+		evaluator.Activation(1, set.Set, Semantics),
 	})
 	return d, nil
 }

@@ -275,4 +275,7 @@ CREATE TABLE refloat_decision_hours (
 INSERT INTO refloat_decision_hours SELECT 0, '', '', time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 INSERT INTO refloat_decision_hours SELECT 1, queue, '', time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 INSERT INTO refloat_decision_hours SELECT 2, '', policy, time / 3600000000000, partition, requeue, shadow, acted, count(*), '' FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+`, `
+-- What retry budgets said about a decision (jobdb.EncodeBudget).
+ALTER TABLE refloat_decisions ADD COLUMN budget text NOT NULL DEFAULT '';
 `}

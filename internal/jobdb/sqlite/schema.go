@@ -241,4 +241,7 @@ CREATE TABLE decision_hours (
 INSERT INTO decision_hours SELECT 0, '', '', time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 INSERT INTO decision_hours SELECT 1, queue, '', time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 INSERT INTO decision_hours SELECT 2, '', policy, time / 3600000000000, partition, requeue, shadow, acted, count(*) FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+`, `
+-- What retry budgets said about a decision (jobdb.EncodeBudget).
+ALTER TABLE decisions ADD COLUMN budget TEXT NOT NULL DEFAULT '';
 `}

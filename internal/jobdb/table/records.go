@@ -17,14 +17,14 @@ var Decisions = Of[jobdb.Decision]{
 		queue job_set job_id run_id run_index time
 		code policy rule rule_id limit_from rule_used rule_limit global_used global_limit
 		container matcher skipped shadow generation policy_set
-		delay_ms retry_after ready_after pod_name avoid_nodes nodes_left_out group_id member group_verdict`),
+		delay_ms retry_after ready_after pod_name avoid_nodes nodes_left_out group_id member group_verdict budget`),
 	Fields: func(d *jobdb.Decision, v []any) []any {
 		v = at(&d.Position, append(where(&d.Where, v), &d.Acted, &d.Number, &d.Requeue))
 		return append(v, &d.Queue, &d.JobSet, &d.JobID, &d.RunID, &d.RunIndex, &d.Time,
 			(*uint8)(&d.Code), &d.Policy, &d.Rule, &d.RuleID, (*uint8)(&d.LimitFrom), &d.RuleUsed, &d.RuleLimit, &d.GlobalUsed, &d.GlobalLimit,
 			&d.Container, (*uint8)(&d.Matcher), &d.Skipped, &d.Shadow, &d.Generation, &d.PolicySet,
 			&d.DelayMS, &d.RetryAfter, &d.ReadyAfter, &d.PodName, &d.AvoidNodes, &d.NodesLeftOut,
-			&d.GroupID, &d.Member, &d.Group)
+			&d.GroupID, &d.Member, &d.Group, &d.Budget)
 	},
 }
 

@@ -67,6 +67,8 @@ func Plain(field any) any {
 		return jobdb.EncodeMember(*p)
 	case **chain.GroupVerdict:
 		return jobdb.EncodeVerdict(*p)
+	case **policy.BudgetUse:
+		return jobdb.EncodeBudget(*p)
 	case *policy.Shape:
 		return jobdb.EncodeShape(*p)
 	case *[]byte:
@@ -91,6 +93,8 @@ func Decoder(field any) func(string) error {
 		return into(p, jobdb.DecodeMember)
 	case **chain.GroupVerdict:
 		return into(p, jobdb.DecodeVerdict)
+	case **policy.BudgetUse:
+		return into(p, jobdb.DecodeBudget)
 	case *policy.Shape:
 		return into(p, jobdb.DecodeShape)
 	}

@@ -137,7 +137,7 @@ func (s *Set) elsewhere(id ID, field string) string {
 }
 
 // prefixes begin the paths to fields of resources with names.
-var prefixes = map[string]string{KindPolicy: "policies.", KindGroup: "groups.", KindQueue: "queues."}
+var prefixes = map[string]string{KindPolicy: "policies.", KindGroup: "groups.", KindQueue: "queues.", KindBudget: "budgets."}
 
 // entryOf returns the index of the entry that is named so, or has that index, also as decisions name a rule without a
 // name (#2); -1: there is none.
@@ -163,7 +163,7 @@ func (s *Set) named(path string) (found ID, field string, err error) {
 		}
 		return found, rest, nil
 	}
-	for _, kind := range []string{KindPolicy, KindGroup, KindQueue} {
+	for _, kind := range []string{KindPolicy, KindGroup, KindQueue, KindBudget} {
 		rest, ok := strings.CutPrefix(path, prefixes[kind])
 		if !ok {
 			continue

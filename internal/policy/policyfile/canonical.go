@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The canonical encoding of content is JSON in UTF-8 without white space: version, settings, policies, group policies
-// and queues by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
+// The canonical encoding of content is JSON in UTF-8 without white space: version, settings, policies, group policies,
+// queues and retry budgets by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
 
 // ParseCanonical parses the output of Canonical. It rejects any other bytes: the Set that it returns has exactly
 // these canonical bytes.
@@ -52,7 +52,10 @@ func (c *content) duplicates() (problems Problems) {
 	for _, b := range c.bindings {
 		once("queues", ID{KindQueue, string(b.Name)})
 	}
-	return problems
+	for _, b := range c.budgets {
+		once("retryBudgets", ID{KindBudget, string(b.Name)})
+	}
+	return append(problems, c.tooManyBudgets("canonical")...)
 }
 
 // canonical returns the canonical encoding.
@@ -71,6 +74,7 @@ func (c *content) canonical() []byte {
 	b = appendTexts(b, "groupPolicies", c.groups, func(g *compiledGroup) string { return g.text })
 	b = appendTexts(b, "policies", c.policies, func(p *compiled) string { return p.text })
 	b = appendTexts(b, "queues", c.bindings, func(b *binding) string { return b.text })
+	b = appendTexts(b, "retryBudgets", c.budgets, func(b *compiledBudget) string { return b.text })
 	if !c.settings.isUnset() {
 		b = append(b, `"settings":`...)
 		b = append(b, (schema{}).encode(&c.settings)...)

@@ -56,6 +56,15 @@ type (
 	successOperator uint8
 )
 
+// Of retry budgets.
+type whenExhausted uint8
+
+const (
+	noWhenExhausted whenExhausted = iota
+	delay
+	refuse
+)
+
 const (
 	noCompleted completed = iota
 	rerun
@@ -235,4 +244,12 @@ func oneOf(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func (w *whenExhausted) words() []string        { return []string{"", "Delay", "Refuse"} }
+func (w *whenExhausted) form() (string, string) { return formOf(w.words()) }
+func (w *whenExhausted) text() string           { return w.words()[*w] }
+func (w *whenExhausted) parse(s string) (f fault) {
+	*w, f = choose[whenExhausted]("whenExhausted", s, w.words())
+	return f
 }

@@ -12,7 +12,7 @@ import (
 
 // Field describes one field of the files.
 type Field struct {
-	Kind     string // RetryPolicy, RetryPolicy/v1beta1, GroupPolicy, Queue or RetrySettings
+	Kind     string // RetryPolicy, RetryPolicy/v1beta1, GroupPolicy, Queue, RetryBudget or RetrySettings
 	Path     string // such as spec.rules.backoff; "" is the whole document
 	Type     string
 	Required bool
@@ -37,6 +37,7 @@ func kinds() []struct {
 		{"RetryPolicy/v1beta1", reflect.TypeFor[flatFile]()},
 		{KindGroup, reflect.TypeFor[groupFile]()},
 		{"Queue", reflect.TypeFor[queueFile]()},
+		{KindBudget, reflect.TypeFor[budgetFile]()},
 		{"RetrySettings", reflect.TypeFor[settingsFile]()},
 	}
 }
@@ -86,7 +87,7 @@ func describe(kind, path string, t reflect.Type, required bool) Field {
 
 // textOf finds the text of a field by the longest matching suffix of its path.
 func textOf(kind, path string) (fieldText, bool) {
-	texts := slices.Concat(fieldTexts[:], groupTexts[:], matcherTexts[:])
+	texts := slices.Concat(fieldTexts[:], groupTexts[:], budgetTexts[:], matcherTexts[:])
 	for end := path; ; {
 		for _, at := range []string{kind + ":" + end, end} {
 			for _, text := range texts {
@@ -206,7 +207,7 @@ func schemaOfKind(kind string, t reflect.Type) map[string]any {
 		versions, required = versions[1:], append(required, "apiVersion")
 	case word == "RetryPolicy":
 		versions, required = versions[:1], append(required, "apiVersion")
-	case word == KindGroup:
+	case word == KindGroup || word == KindBudget:
 		versions, required = []string{apiVersionGroup}, append(required, "apiVersion")
 	case word == "RetrySettings":
 		versions = versions[:1]

@@ -7,8 +7,8 @@ import "go.yaml.in/yaml/v4"
 // Document is one resource of the files, with the positions of its fields.
 type Document struct {
 	File string
-	Kind string // RetryPolicy, GroupPolicy, Queue or RetrySettings
-	Name string // of the policy, group policy or queue
+	Kind string // RetryPolicy, GroupPolicy, Queue, RetryBudget or RetrySettings
+	Name string // of the policy, group policy, queue or retry budget
 	Spec string // path of its content: "spec", or "" for the document itself
 
 	fields map[string]*yaml.Node
@@ -31,6 +31,8 @@ func Documents(files []File) ([]Document, error) {
 			out[i].Kind, out[i].Name = KindGroup, string(d.group.Name)
 		case d.queue != nil:
 			out[i].Kind, out[i].Name = "Queue", string(d.queue.Name)
+		case d.budget != nil:
+			out[i].Kind, out[i].Name = KindBudget, string(d.budget.Name)
 		default:
 			out[i].Kind = "RetrySettings"
 		}

@@ -9,7 +9,7 @@ type fieldText struct {
 	meaning string
 }
 
-// fieldTexts, groupTexts and matcherTexts are found by the longest suffix of a path listed there.
+// fieldTexts, groupTexts, budgetTexts and matcherTexts are found by the longest suffix of a path listed there.
 var fieldTexts = [...]fieldText{
 	{"RetryPolicy:", "", "", "A retry policy: a named list of rules that decide whether a failed run is retried. Rules are tried in order, and the first match decides."},
 	{"RetryPolicy/v1beta1:", "", "", "A retry policy in Armada's own flat form. Rules match by category only, and an omitted retryLimit is 0 (never)."},

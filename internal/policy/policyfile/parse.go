@@ -28,7 +28,11 @@ func Parse(files []File) (*Set, error) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	return build(contentOf(docs)), nil
+	c := contentOf(docs)
+	if problems = c.tooManyBudgets(""); len(problems) > 0 {
+		return nil, problems
+	}
+	return build(c), nil
 }
 
 // document is one resource, with the positions of its fields.
@@ -39,6 +43,7 @@ type document struct {
 	policy   *namedPolicy
 	group    *namedGroup
 	queue    *queueSpec
+	budget   *namedBudget
 	settings *settingsSpec
 }
 
@@ -155,6 +160,14 @@ func (d *document) resource(root *yaml.Node) {
 			d.name, d.queue = "name", &file.queueSpec
 			return
 		}
+	case KindBudget:
+		known = []string{apiVersionGroup}
+		if version == apiVersionGroup {
+			file := budgetFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			d.name, d.spec, d.budget = "metadata.name", "spec", &namedBudget{file.Metadata.Name, file.Spec}
+			return
+		}
 	case "RetrySettings":
 		known = []string{apiVersion}
 		if version == "" || version == apiVersion {
@@ -164,7 +177,7 @@ func (d *document) resource(root *yaml.Node) {
 			return
 		}
 	default:
-		f := unknownValue("kind", kind, []string{"RetryPolicy", "GroupPolicy", "Queue", "RetrySettings"})
+		f := unknownValue("kind", kind, []string{"RetryPolicy", "GroupPolicy", "Queue", "RetryBudget", "RetrySettings"})
 		f.code = codeKind
 		if kind == "" {
 			f.message = "no kind"
@@ -191,7 +204,7 @@ func scalarAt(root *yaml.Node, key string) (string, *yaml.Node) {
 	return "", nil
 }
 
-// namedTwice reports duplicate policies, group policies and queues, and a second settings document.
+// namedTwice reports duplicate policies, group policies, queues and retry budgets, and a second settings document.
 func namedTwice(docs []document) {
 	first := make(map[string]*document)
 	for i := range docs {
@@ -204,6 +217,8 @@ func namedTwice(docs []document) {
 			key = "group policy " + string(d.group.Name)
 		case d.queue != nil && d.queue.Name != "":
 			key = "queue " + string(d.queue.Name)
+		case d.budget != nil && d.budget.Name != "":
+			key = "retry budget " + string(d.budget.Name)
 		case d.settings != nil:
 			key = "RetrySettings"
 		default:
@@ -232,6 +247,8 @@ func contentOf(docs []document) *content {
 			c.groups = append(c.groups, newGroup(d.group, known))
 		case d.queue != nil:
 			c.bindings = append(c.bindings, newBinding(d.queue, known))
+		case d.budget != nil:
+			c.budgets = append(c.budgets, newBudget(d.budget, known))
 		case d.settings != nil:
 			c.settings = *d.settings
 		}

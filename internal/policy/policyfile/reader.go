@@ -44,7 +44,7 @@ func newContentReader(text string, other *content) *contentReader {
 // read reads everything. Its error is a syntax error; problems holds all other problems.
 func (r *contentReader) read() error {
 	j := &r.json
-	rest := &yaml.Node{Kind: yaml.MappingNode} // everything except policies, group policies and queues
+	rest := &yaml.Node{Kind: yaml.MappingNode} // everything but the lists
 	err := j.items('{', '}', func() error {
 		key, err := j.key()
 		switch {
@@ -56,6 +56,8 @@ func (r *contentReader) read() error {
 			return j.items('[', ']', r.group)
 		case key.Value == "queues" && j.next() == '[':
 			return j.items('[', ']', r.binding)
+		case key.Value == "retryBudgets" && j.next() == '[':
+			return j.items('[', ']', r.budget)
 		}
 		value, err := j.value(0)
 		rest.Content = append(rest.Content, key, value)
@@ -127,6 +129,20 @@ func (r *contentReader) binding() error {
 		b = newBinding(&spec, r.known)
 	}
 	r.content.bindings = append(r.content.bindings, b)
+	return nil
+}
+
+func (r *contentReader) budget() error {
+	text, err := r.json.extent()
+	if err != nil {
+		return err
+	}
+	var named namedBudget
+	ok, err := r.decodeText(text, fmt.Sprintf("retryBudgets[%d]", len(r.content.budgets)), &named)
+	if err != nil || !ok {
+		return err
+	}
+	r.content.budgets = append(r.content.budgets, newBudget(&named, r.known))
 	return nil
 }
 

@@ -16,10 +16,11 @@ const (
 	KindGroup    = "GroupPolicy"
 	KindQueue    = "Queue"
 	KindSettings = "RetrySettings"
+	KindBudget   = "RetryBudget"
 )
 
 // Kinds lists the kinds of resources, in the order of a set.
-func Kinds() []string { return []string{KindSettings, KindPolicy, KindGroup, KindQueue} }
+func Kinds() []string { return []string{KindSettings, KindPolicy, KindGroup, KindQueue, KindBudget} }
 
 // ID identifies a resource of a set. The settings have the name "".
 type ID struct{ Kind, Name string }
@@ -32,8 +33,8 @@ func (id ID) String() string {
 	return id.Kind + " " + id.Name
 }
 
-// Resources lists the resources of the set: the settings if any are set, then policies, group policies and queues, by
-// name.
+// Resources lists the resources of the set: the settings if any are set, then policies, group policies, queues and
+// retry budgets, by name.
 func (s *Set) Resources() []ID {
 	var ids []ID
 	if s.settingsText() != "" {
@@ -47,6 +48,9 @@ func (s *Set) Resources() []ID {
 	}
 	for _, b := range s.content.bindings {
 		ids = append(ids, ID{KindQueue, string(b.Name)})
+	}
+	for _, b := range s.content.budgets {
+		ids = append(ids, ID{KindBudget, string(b.Name)})
 	}
 	return ids
 }
@@ -70,6 +74,8 @@ func (s *Set) Body(id ID) (string, bool) {
 		return s.content.groups[at].text, true
 	case id.Kind == KindQueue:
 		return s.content.bindings[at].text, true
+	case id.Kind == KindBudget:
+		return s.content.budgets[at].text, true
 	default:
 		return s.settingsText(), true
 	}
@@ -84,6 +90,8 @@ func (s *Set) find(id ID) (at int, ok bool) {
 		return slices.BinarySearchFunc(s.content.groups, id.Name, func(g *compiledGroup, name string) int { return strings.Compare(string(g.Name), name) })
 	case KindQueue:
 		return slices.BinarySearchFunc(s.content.bindings, id.Name, func(b *binding, name string) int { return strings.Compare(string(b.Name), name) })
+	case KindBudget:
+		return slices.BinarySearchFunc(s.content.budgets, id.Name, func(b *compiledBudget, name string) int { return strings.Compare(string(b.Name), name) })
 	case KindSettings:
 		return 0, id.Name == "" && s.settingsText() != ""
 	}
@@ -108,6 +116,8 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 			ids[i] = ID{KindGroup, string(d.group.Name)}
 		case d.queue != nil:
 			ids[i] = ID{KindQueue, string(d.queue.Name)}
+		case d.budget != nil:
+			ids[i] = ID{KindBudget, string(d.budget.Name)}
 		default:
 			ids[i] = ID{Kind: KindSettings}
 			c.settings = added.settings
@@ -116,6 +126,10 @@ func (s *Set) With(files ...File) (*Set, []ID, error) {
 	c.policies = put(c.policies, added.policies, func(p *compiled) string { return string(p.Name) })
 	c.groups = put(c.groups, added.groups, func(g *compiledGroup) string { return string(g.Name) })
 	c.bindings = put(c.bindings, added.bindings, func(b *binding) string { return string(b.Name) })
+	c.budgets = put(c.budgets, added.budgets, func(b *compiledBudget) string { return string(b.Name) })
+	if problems := c.tooManyBudgets(""); len(problems) > 0 {
+		return nil, nil, problems
+	}
 	return build(c), ids, nil
 }
 
@@ -139,6 +153,7 @@ func (s *Set) Without(ids ...ID) *Set {
 	c.policies = slices.DeleteFunc(c.policies, func(p *compiled) bool { return gone[ID{KindPolicy, string(p.Name)}] })
 	c.groups = slices.DeleteFunc(c.groups, func(g *compiledGroup) bool { return gone[ID{KindGroup, string(g.Name)}] })
 	c.bindings = slices.DeleteFunc(c.bindings, func(b *binding) bool { return gone[ID{KindQueue, string(b.Name)}] })
+	c.budgets = slices.DeleteFunc(c.budgets, func(b *compiledBudget) bool { return gone[ID{KindBudget, string(b.Name)}] })
 	if gone[ID{Kind: KindSettings}] {
 		c.settings = settingsSpec{}
 	}
@@ -159,6 +174,8 @@ func (s *Set) Replacing(id ID, from *Set) *Set {
 		c.groups = put(c.groups, from.content.groups[at:at+1], func(g *compiledGroup) string { return string(g.Name) })
 	case KindQueue:
 		c.bindings = put(c.bindings, from.content.bindings[at:at+1], func(b *binding) string { return string(b.Name) })
+	case KindBudget:
+		c.budgets = put(c.budgets, from.content.budgets[at:at+1], func(b *compiledBudget) string { return string(b.Name) })
 	default:
 		c.settings = from.content.settings
 	}
@@ -324,7 +341,7 @@ func later(a, b *instant) *instant {
 // clone copies the lists; their elements are immutable and shared.
 func (c *content) clone() *content {
 	out := *c
-	out.policies, out.groups, out.bindings = slices.Clone(c.policies), slices.Clone(c.groups), slices.Clone(c.bindings)
+	out.policies, out.groups, out.bindings, out.budgets = slices.Clone(c.policies), slices.Clone(c.groups), slices.Clone(c.bindings), slices.Clone(c.budgets)
 	return &out
 }
 

@@ -20,9 +20,10 @@ type Set struct {
 // content is what a Set is built from: everything that affects decisions.
 type content struct {
 	settings settingsSpec
-	policies []*compiled      // by name
-	groups   []*compiledGroup // by name
-	bindings []*binding       // by name
+	policies []*compiled       // by name
+	groups   []*compiledGroup  // by name
+	bindings []*binding        // by name
+	budgets  []*compiledBudget // by name
 }
 
 // compiled is one RetryPolicy. It depends only on its text, so sets share equal policies. It is immutable.
@@ -50,6 +51,7 @@ func build(c *content) *Set {
 	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.groups, func(a, b *compiledGroup) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.bindings, func(a, b *binding) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.budgets, func(a, b *compiledBudget) int { return cmp.Compare(a.Name, b.Name) })
 	c.settings.settle()
 	policies := make([]*policy.Policy, len(c.policies))
 	for i, p := range c.policies {
@@ -63,7 +65,11 @@ func build(c *content) *Set {
 	for i, b := range c.bindings {
 		queues[i] = b.definition()
 	}
-	return &Set{policy.New(c.settings.definition(), policies, groups, queues, sha256.Sum256(c.canonical())), c}
+	settings := c.settings.definition()
+	for _, b := range c.budgets {
+		settings.Budgets = append(settings.Budgets, b.engine)
+	}
+	return &Set{policy.New(settings, policies, groups, queues, sha256.Sum256(c.canonical())), c}
 }
 
 // newPolicy compiles a policy without faults.

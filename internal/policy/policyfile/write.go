@@ -94,6 +94,12 @@ func (s *Set) file(id ID) (any, error) {
 		f := &groupFile{header: h, Spec: g.Spec}
 		f.Metadata.Name = g.Name
 		return f, nil
+	case KindBudget:
+		b := s.content.budgets[at]
+		h.APIVersion = apiVersionGroup
+		f := &budgetFile{header: h, Spec: b.Spec}
+		f.Metadata.Name = b.Name
+		return f, nil
 	case KindQueue:
 		return &queueFile{h, s.content.bindings[at].queueSpec}, nil
 	default:

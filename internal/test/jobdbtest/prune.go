@@ -36,7 +36,7 @@ func testCandidates(t *testing.T, db Database) {
 	unknown.Known, unknown.State = false, jobdb.UnknownJob
 	long := strings.Repeat("ü", 1500)
 	acts := func(seq uint64, record uint32, ms int64, semantics uint32) *jobdb.Activation {
-		return &jobdb.Activation{Partition: 2, Seq: seq, Record: record, PolicyActivated: chain.PolicyActivated{HorizonMS: ms}, Semantics: semantics}
+		return &jobdb.Activation{Partition: 2, Seq: seq, Record: record, HorizonMS: ms, Semantics: semantics}
 	}
 	within(t, db.Writer, 2, func(ctx context.Context, tx jobdb.Tx) {
 		if c, err := tx.Clock(ctx); err != nil || c != (jobdb.Clock{}) {

@@ -17,7 +17,7 @@ const (
 // decide decides a failure (§3) and completes its record.
 func (m *Model) decide(r *run, rec Record) Record {
 	j := r.job
-	v := m.verdict(r)
+	v := m.budgeted(r, m.verdict(r))
 	j.count(r, v)
 	rec = m.describe(r, v, rec)
 	if !v.retry {
@@ -49,6 +49,7 @@ func (m *Model) describe(r *run, v verdict, rec Record) Record {
 	rec.Code, rec.Policy, rec.Rule = v.code, v.policy, v.rule
 	rec.SkippedPolicies = v.skipped
 	rec.Shadow = p.shadow(j.queue)
+	m.spend(v, &rec)
 	// §11: "used/limit of the job's global count always and of the rule where
 	// its limit was checked, both after the decision".
 	rec.GlobalUsed, rec.GlobalLimit = j.granted(), p.globalMaxRetries()
@@ -97,6 +98,7 @@ type verdict struct {
 	granted   bool      // a retry that counts
 	ignored   bool      // a retry by Ignore
 	failUnit  string    // the reason, by the action FailUnit (semantics.md 12.2)
+	asked     *asked    // of the budgets; nil: they were not
 	absorbed  bool      // of a member that was told to stop, or whose group has ended (semantics.md 12.4.1 and 12.4.2): R28
 
 	antiAffinity, replacement string // effective

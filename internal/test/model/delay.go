@@ -44,6 +44,9 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	if rec.RetryAfter != after(t, long) {
 		m.Seen["paused"]++
 	}
+	if v.asked != nil {
+		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, v.asked.from), max(r.readyAfter, v.asked.from)
+	}
 }
 
 // provesEnd: §8, from version 4 on, "a returned lease, a PodError with a container that did not

@@ -85,7 +85,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if reason := lacks(e.JobRunLeased.JobId, e.JobRunLeased.RunId); reason != "" {
 			return reason
 		}
-		r := m.kept(e.JobRunLeased.JobId).run(e.JobRunLeased.RunId)
+		r := m.run(m.kept(e.JobRunLeased.JobId), e.JobRunLeased.RunId)
 		if r.leasedNode == nil {
 			r.leasedNode = &e.JobRunLeased.NodeId
 		}
@@ -93,12 +93,12 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if reason := lacks(e.JobRunAssigned.JobId, e.JobRunAssigned.RunId); reason != "" {
 			return reason
 		}
-		m.kept(e.JobRunAssigned.JobId).run(e.JobRunAssigned.RunId)
+		m.run(m.kept(e.JobRunAssigned.JobId), e.JobRunAssigned.RunId)
 	case *pb.Event_JobRunRunning:
 		if reason := lacks(e.JobRunRunning.JobId, e.JobRunRunning.RunId); reason != "" {
 			return reason
 		}
-		r := m.kept(e.JobRunRunning.JobId).run(e.JobRunRunning.RunId)
+		r := m.run(m.kept(e.JobRunRunning.JobId), e.JobRunRunning.RunId)
 		// "Later ends of the same run change nothing …, nor does a JobRunRunning
 		// after its end."
 		if node := runningNode(e.JobRunRunning); node != "" && !r.ended {
@@ -117,7 +117,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 			return reason
 		}
 		j := m.kept(e.JobRunSucceeded.JobId)
-		r := j.run(e.JobRunSucceeded.RunId)
+		r := m.run(j, e.JobRunSucceeded.RunId)
 		if !r.ended {
 			r.well = true
 			m.memberSucceeded(r, t)
@@ -133,7 +133,7 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		if reason := lacks(e.JobRunPreempted.PreemptedJobId, e.JobRunPreempted.PreemptedRunId); reason != "" {
 			return reason
 		}
-		r := m.kept(e.JobRunPreempted.PreemptedJobId).run(e.JobRunPreempted.PreemptedRunId)
+		r := m.run(m.kept(e.JobRunPreempted.PreemptedJobId), e.JobRunPreempted.PreemptedRunId)
 		switch {
 		case !r.ended:
 			m.fail(r, failure{t: t, preempted: true})
@@ -293,7 +293,7 @@ func (m *Model) jobErrors(e *pb.JobErrors, t int64) {
 // runErrors: see fold.
 func (m *Model) runErrors(e *pb.JobRunErrors, t int64) {
 	j := m.kept(e.JobId)
-	r := j.run(e.RunId) // known also by an event without a terminal error
+	r := m.run(j, e.RunId) // known also by an event without a terminal error
 	terminal := firstTerminal(e.Errors)
 	if terminal == nil {
 		m.Seen["non-terminal run errors"]++

@@ -17,6 +17,7 @@ type Options struct {
 	Lint        bool // rules that can never match: onConditions of the pod with a containerName
 	Republished bool // jobs and runs in Armada's tables are republished
 	Versions    bool // the version of the semantics changes between messages, up to twice
+	Budgets     bool // there are retry budgets, and the newest version early
 	Extremes    bool // delays that lead past the last time of int64 nanoseconds
 }
 
@@ -27,6 +28,7 @@ type History struct {
 	Changes  []Change  // in order; empty unless Options.Changes
 	Versions []Version // in order; empty unless Options.Versions
 	Messages []Message
+	Divided  int // partitions of events, by which floors of budgets are divided; 0: unknown
 
 	split bool
 }
@@ -50,7 +52,7 @@ func (h History) Run() ([][]Record, *Model) { return h.run(nil) }
 // run is Run without some features.
 func (h History) run(without []feature) ([][]Record, *Model) {
 	m := New(h.Policies)
-	m.without = without
+	m.without, m.divided = without, h.Divided
 	var records [][]Record
 	changes := h.Changes
 	for i, msg := range h.Messages {
@@ -140,6 +142,14 @@ func Generate(seed uint64, o Options) History {
 	if o.Versions { // from a stream of its own, so that the rest of the history stays
 		rng := rand.New(rand.NewPCG(seed, 0x5e3a))
 		h.Versions = []Version{{Before: rng.IntN(n + 1), Number: []int{2, NewestVersion}[rng.IntN(2)]}}
+	}
+	if o.Budgets {
+		b := newBudgetGenerator(seed)
+		h.Versions, h.Divided = []Version{{Before: b.IntN(1 + n/8), Number: BudgetsVersion}}, b.IntN(4)
+		h.Policies.Budgets = b.budgets(nil)
+		for i := range h.Changes {
+			h.Changes[i].Policies.Budgets = b.budgets(h.Policies.Budgets)
+		}
 	}
 	return h
 }

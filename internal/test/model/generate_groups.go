@@ -22,6 +22,9 @@ type GroupOptions struct {
 	// Newest is the newest version of the semantics that is activated; 0: newestOfGroups.
 	Newest int
 
+	// Budgets: there are retry budgets.
+	Budgets bool
+
 	// Policies is the history's policy set; nil: a random one.
 	Policies *Policies
 }
@@ -42,6 +45,10 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 		g.options.Newest = newestOfGroups
 	}
 	h := History{Seed: seed, split: g.chance(0.5)}
+	if o.Budgets {
+		g.spending = newBudgetGenerator(seed)
+		h.Divided = g.spending.IntN(4)
+	}
 	g.now = base + g.Int64N(int64(time.Hour))
 	if o.Policies != nil {
 		g.use(*o.Policies)
@@ -53,6 +60,7 @@ func GenerateGroups(seed uint64, o GroupOptions) History {
 	g.eager = g.chance(0.7)
 	g.plan()
 	g.m = New(g.policies)
+	g.m.divided = h.Divided
 
 	g.left = 15 + g.IntN(60)
 	h.Versions = g.versions(g.left)
@@ -103,6 +111,7 @@ func (g *groupGenerator) versions(n int) []Version {
 type groupGenerator struct {
 	*generator
 	options  GroupOptions
+	spending *budgetGenerator // nil: there are no budgets
 	m        *Model
 	byID     map[string]*clusterJob
 	unsent   []*clusterJob // not submitted yet, in this order
@@ -135,6 +144,9 @@ type clusterJob struct {
 }
 
 func (g *groupGenerator) use(p Policies) {
+	if g.spending != nil {
+		p.Budgets = g.spending.budgets(g.policies.Budgets)
+	}
 	g.policies = p
 	g.horizon = p.horizonMs() * int64(time.Millisecond)
 }

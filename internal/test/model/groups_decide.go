@@ -77,7 +77,7 @@ func (m *Model) judge(r *run) (verdict, string) {
 	u := r.job.member.unit
 	gang := isGang(r.job.annotations)
 	// 3.
-	v := m.verdict(r)
+	v := m.budgeted(r, m.verdict(r))
 	if gang && (v.code == LeaseReturned || v.code == LegacyLimit) {
 		// "A returned lease without a rule (semantics.md 9) in a gang: JobFailed,
 		// GangFail; its peers run on." semantics.md 12.13.9: "its unit is not asked".
@@ -484,6 +484,7 @@ func (m *Model) retryGang(r *run, v verdict, rec Record) {
 	if m.has(askPaused) { // the peers' grace runs while retries are paused
 		at, failingAt, pause = r.unpaused, plus(r.failure.t, rec.DelayMs), m.paused(g.queue, r.failure.t, 0)
 	}
+	pause = m.heldBack(v, pause, at, failingAt)
 	m.restart(g, []*unit{u}, restart{
 		at: at, pause: pause, policy: v.policy, rule: v.rule,
 		failing: r, failingAt: failingAt,

@@ -27,7 +27,9 @@ type Model struct {
 	before    int      // number of the last event before the current message
 	records   []Record // by the current message, so far
 	current   Message
-	recheck   bool     // the policies changed
+	recheck   bool // the policies changed
+	budgets   []*account
+	divided   int      // partitions of events, among which floors are divided; 0: unknown
 	groups    []*group // by queue, job set and name
 
 	without []feature // for tests that ask what a feature changes
@@ -106,7 +108,7 @@ type decision struct {
 }
 
 // NewestVersion is the newest version of the semantics.
-const NewestVersion = SuccessorsVersion
+const NewestVersion = BudgetsVersion
 
 // GroupsVersion is the version of the semantics in which there are groups (semantics.md 12).
 const GroupsVersion = 3
@@ -114,6 +116,9 @@ const GroupsVersion = 3
 // SuccessorsVersion is the version in which a pause fails nothing, a restart may be blocking, and
 // a name whose group has ended begins a new group.
 const SuccessorsVersion = 4
+
+// BudgetsVersion is the version in which there are retry budgets (semantics.md 14).
+const BudgetsVersion = 5
 
 // feature is something that SuccessorsVersion adds.
 type feature int
@@ -143,12 +148,16 @@ func New(p Policies) *Model {
 
 // UseVersion changes the version of the semantics, between messages.
 func (m *Model) UseVersion(version int) {
+	// READING: the generation is activated again when its budgets begin. (Otherwise: they begin with the next one.)
+	m.recheck = m.recheck || m.version < BudgetsVersion && version >= BudgetsVersion && len(m.policies.Budgets) > 0
 	m.version = version
+	m.useBudgets()
 }
 
 // Use changes the policy set, between messages. Counts stay.
 func (m *Model) Use(p Policies) {
 	m.policies, m.recheck = p, true
+	m.useBudgets()
 }
 
 // Step processes the next message and returns its records, in this order:
@@ -417,11 +426,14 @@ func (m *Model) kept(id string) *job {
 // run returns a run of the job, which becomes known if it was not.
 // READING: "the number of run ids of that job seen before it" counts runs that
 // became known. (Otherwise: also those that only a JobRunTerminated named.)
-func (j *job) run(id string) *run {
+func (m *Model) run(j *job, id string) *run {
 	for _, r := range j.runs {
 		if r.id == id {
 			return r
 		}
+	}
+	if j.known && len(j.runs) == 0 {
+		m.firstRun(j.queue) // semantics.md 14
 	}
 	r := &run{job: j, id: id, index: len(j.runs)}
 	j.runs = append(j.runs, r)

@@ -9,6 +9,7 @@ type Policies struct {
 	Policies []Policy
 	Queues   []Queue
 	Groups   []GroupPolicy
+	Budgets  []Budget
 }
 
 // Settings is the document RetrySettings.

@@ -33,7 +33,7 @@ const (
 	GroupEnded     Kind = "GroupEnded"
 )
 
-// The codes of decisions (§11, and semantics.md 12.4). The last four need version 3.
+// The codes of decisions (§11, and semantics.md 12.4). GangRetry to UnitLimit need version 3, BudgetRefused version 5.
 const (
 	RuleRetry     = "RuleRetry"
 	RuleIgnore    = "RuleIgnore"
@@ -53,6 +53,7 @@ const (
 	GroupRestart  = "GroupRestart"
 	GroupIsOver   = "GroupEnded"
 	UnitLimit     = "UnitLimit"
+	BudgetRefused = "BudgetRefused"
 )
 
 // The reasons of NotDecided (§1), in order of precedence.
@@ -136,6 +137,13 @@ type Record struct {
 	State        string
 	Shape        []Shape
 	Success      Success
+
+	Budget       string // the retry budget that held a retry back the most of those asked; "": none was
+	BudgetEffect string
+	BudgetNoted  bool
+	BudgetFirsts int
+	BudgetLeft   int
+	BudgetAt     int64 // Unix nanoseconds
 
 	Reason string
 	Event  int // Parked: index of the event in its message, from 1; 0: the whole message

@@ -32,6 +32,9 @@ func (p Policies) YAML(split bool) []File {
 	for i, q := range p.Queues {
 		docs = append(docs, File{fmt.Sprintf("queue-%d-%s.yaml", i, q.Name), []byte(q.yaml())})
 	}
+	for i, b := range p.Budgets {
+		docs = append(docs, File{fmt.Sprintf("budget-%d-%s.yaml", i, b.Name), []byte(b.yaml())})
+	}
 	if p.Settings != nil {
 		docs = append(docs, File{"settings.yaml", []byte(p.Settings.yaml())})
 	}

@@ -96,6 +96,10 @@ func decision(out *model.Record, d *chain.Decision) {
 	if d.Member != nil {
 		member(out, d.Member)
 	}
+	if u := d.Budget; u != nil {
+		out.Budget, out.BudgetEffect, out.BudgetNoted = u.Budget, u.Effect.String(), u.Noted
+		out.BudgetFirsts, out.BudgetLeft, out.BudgetAt = int(u.Firsts), int(u.Left), u.At
+	}
 	if v := d.Group; v != nil {
 		out.UnitReason, out.GroupAction, out.GroupRule = v.Reason.String(), v.Action.String(), v.Rule
 		out.RestartsUsed, out.MaxRestarts = int(v.RestartsUsed), int(v.MaxRestarts)

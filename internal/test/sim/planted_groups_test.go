@@ -103,7 +103,7 @@ func plantedGroups() []bug {
 // plantedForModel are bugs to which the simulation comes too seldom: histories of groups that
 // are held against the reference model, or replayed, must catch them.
 func plantedForModel() []bug {
-	return []bug{
+	return append(plantedBudgets(), []bug{
 		{"groups 5", "restarts that do not count are not limited by their rule", []patch{{
 			"policy/groupverdict.go", "rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:", "!rule.Uncounted && rule.Limit != nil && u.Restarted(rule.Name) >= *rule.Limit:",
 		}}},
@@ -116,5 +116,5 @@ func plantedForModel() []bug {
 		{"groups 9", "the retries of a unit are not stored", []patch{{
 			"projection/groupkeep.go", "	e.uint(uint64(u.Retries))\n", "	e.uint(0)\n",
 		}}},
-	}
+	}...)
 }

@@ -4213,6 +4213,7 @@ type Decision struct {
 	RestartsUsed     *uint32                `protobuf:"varint,39,opt,name=restarts_used,json=restartsUsed,proto3,oneof" json:"restarts_used,omitempty"`
 	MaxRestarts      *uint32                `protobuf:"varint,40,opt,name=max_restarts,json=maxRestarts,proto3,oneof" json:"max_restarts,omitempty"`
 	Superseded       *bool                  `protobuf:"varint,41,opt,name=superseded,proto3,oneof" json:"superseded,omitempty"`
+	Budget           *BudgetUse             `protobuf:"bytes,42,opt,name=budget,proto3,oneof" json:"budget,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -4534,6 +4535,98 @@ func (x *Decision) GetSuperseded() bool {
 	return false
 }
 
+func (x *Decision) GetBudget() *BudgetUse {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// BudgetUse is what the retry budget that held a retry back the most said about it.
+type BudgetUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Effect        string                 `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	Shadow        *bool                  `protobuf:"varint,3,opt,name=shadow,proto3,oneof" json:"shadow,omitempty"`
+	FirstRuns     uint32                 `protobuf:"varint,4,opt,name=first_runs,json=firstRuns,proto3" json:"first_runs,omitempty"`
+	Left          uint32                 `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`
+	GrantedAt     string                 `protobuf:"bytes,6,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetUse) Reset() {
+	*x = BudgetUse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetUse) ProtoMessage() {}
+
+func (x *BudgetUse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetUse.ProtoReflect.Descriptor instead.
+func (*BudgetUse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *BudgetUse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BudgetUse) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *BudgetUse) GetShadow() bool {
+	if x != nil && x.Shadow != nil {
+		return *x.Shadow
+	}
+	return false
+}
+
+func (x *BudgetUse) GetFirstRuns() uint32 {
+	if x != nil {
+		return x.FirstRuns
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetGrantedAt() string {
+	if x != nil {
+		return x.GrantedAt
+	}
+	return ""
+}
+
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ledger        int64                  `protobuf:"varint,1,opt,name=ledger,proto3" json:"ledger,omitempty"`
@@ -4545,7 +4638,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4650,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4663,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4631,7 +4724,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4736,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4749,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Other) GetRecord() string {
@@ -4878,7 +4971,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +4983,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +4996,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ShapePart) GetName() string {
@@ -4972,7 +5065,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4984,7 +5077,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5090,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -5025,7 +5118,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5037,7 +5130,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5143,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Success) GetOperator() string {
@@ -5093,7 +5186,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5198,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5211,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Group) GetQueue() string {
@@ -5252,7 +5345,7 @@ type GroupStory struct {
 
 func (x *GroupStory) Reset() {
 	*x = GroupStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5264,7 +5357,7 @@ func (x *GroupStory) String() string {
 func (*GroupStory) ProtoMessage() {}
 
 func (x *GroupStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5277,7 +5370,7 @@ func (x *GroupStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
 func (*GroupStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GroupStory) GetTurns() []*Turn {
@@ -5316,7 +5409,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5421,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5434,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Turn) GetRecord() *Record {
@@ -5400,7 +5493,7 @@ type MemberRow struct {
 
 func (x *MemberRow) Reset() {
 	*x = MemberRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5505,7 @@ func (x *MemberRow) String() string {
 func (*MemberRow) ProtoMessage() {}
 
 func (x *MemberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5518,7 @@ func (x *MemberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
 func (*MemberRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MemberRow) GetName() string {
@@ -5467,7 +5560,7 @@ type MemberGeneration struct {
 
 func (x *MemberGeneration) Reset() {
 	*x = MemberGeneration{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5572,7 @@ func (x *MemberGeneration) String() string {
 func (*MemberGeneration) ProtoMessage() {}
 
 func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5585,7 @@ func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
 func (*MemberGeneration) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MemberGeneration) GetNumber() uint32 {
@@ -5521,7 +5614,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5626,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5639,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Condition) GetType() string {
@@ -5594,7 +5687,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +5699,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +5712,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Part) GetName() string {
@@ -5709,7 +5802,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5814,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5827,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -5861,7 +5954,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5873,7 +5966,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5886,7 +5979,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Story) GetJob() *Job {
@@ -5947,7 +6040,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +6052,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +6065,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -6153,7 +6246,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6165,7 +6258,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6178,7 +6271,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -6304,7 +6397,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6316,7 +6409,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6329,7 +6422,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -6360,7 +6453,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6465,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6478,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -6443,7 +6536,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6548,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6561,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -6519,7 +6612,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6531,7 +6624,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6544,7 +6637,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LastChange) GetResource() string {
@@ -6597,7 +6690,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6609,7 +6702,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6622,7 +6715,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -6688,7 +6781,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +6793,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +6806,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -6769,7 +6862,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6874,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6887,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Edit) GetKind() string {
@@ -6842,7 +6935,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +6947,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +6960,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -6992,7 +7085,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7097,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7110,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Tally) GetKey() string {
@@ -7044,7 +7137,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7149,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7162,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -7101,7 +7194,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7206,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7219,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Fate) GetJobId() string {
@@ -7192,7 +7285,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7204,7 +7297,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7217,7 +7310,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -7275,7 +7368,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7287,7 +7380,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7300,7 +7393,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Top) GetBy() string {
@@ -7357,7 +7450,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7369,7 +7462,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7382,7 +7475,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -7465,7 +7558,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7477,7 +7570,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7490,7 +7583,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StateCount) GetState() string {
@@ -7522,7 +7615,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7534,7 +7627,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7547,7 +7640,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -7609,7 +7702,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7621,7 +7714,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7634,7 +7727,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -7663,7 +7756,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +7768,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +7781,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -7730,7 +7823,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +7835,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +7848,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -7793,7 +7886,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7805,7 +7898,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7818,7 +7911,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -7879,7 +7972,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7891,7 +7984,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7904,7 +7997,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -7976,7 +8069,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7988,7 +8081,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8001,7 +8094,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -8056,7 +8149,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8068,7 +8161,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8081,7 +8174,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -8158,7 +8251,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8170,7 +8263,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8183,7 +8276,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -8221,7 +8314,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8233,7 +8326,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8246,7 +8339,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -8304,7 +8397,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8316,7 +8409,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8329,7 +8422,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -8809,7 +8902,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\t_releasedB\x16\n" +
 	"\x14_superseded_decisionB\n" +
 	"\n" +
-	"\b_outcome\"\xcd\f\n" +
+	"\b_outcome\"\x91\r\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x125\n" +
@@ -8866,7 +8959,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\fmax_restarts\x18( \x01(\rH\x12R\vmaxRestarts\x88\x01\x01\x12#\n" +
 	"\n" +
 	"superseded\x18) \x01(\bH\x13R\n" +
-	"superseded\x88\x01\x01B\b\n" +
+	"superseded\x88\x01\x01\x127\n" +
+	"\x06budget\x18* \x01(\v2\x1a.refloat.jobs.v1.BudgetUseH\x14R\x06budget\x88\x01\x01B\b\n" +
 	"\x06_delayB\x0e\n" +
 	"\f_retry_afterB\x11\n" +
 	"\x0f_nodes_left_outB\v\n" +
@@ -8890,7 +8984,18 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\v_group_ruleB\x10\n" +
 	"\x0e_restarts_usedB\x0f\n" +
 	"\r_max_restartsB\r\n" +
-	"\v_superseded\"N\n" +
+	"\v_supersededB\t\n" +
+	"\a_budget\"\xb1\x01\n" +
+	"\tBudgetUse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x1b\n" +
+	"\x06shadow\x18\x03 \x01(\bH\x00R\x06shadow\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"first_runs\x18\x04 \x01(\rR\tfirstRuns\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\rR\x04left\x12\x1d\n" +
+	"\n" +
+	"granted_at\x18\x06 \x01(\tR\tgrantedAtB\t\n" +
+	"\a_shadow\"N\n" +
 	"\bPosition\x12\x16\n" +
 	"\x06ledger\x18\x01 \x01(\x03R\x06ledger\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\x03R\x05entry\x12\x14\n" +
@@ -9411,7 +9516,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -9464,69 +9569,70 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*Attempt)(nil),                 // 48: refloat.jobs.v1.Attempt
 	(*Run)(nil),                     // 49: refloat.jobs.v1.Run
 	(*Decision)(nil),                // 50: refloat.jobs.v1.Decision
-	(*Position)(nil),                // 51: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 52: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 53: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 54: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 55: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 56: refloat.jobs.v1.Group
-	(*GroupStory)(nil),              // 57: refloat.jobs.v1.GroupStory
-	(*Turn)(nil),                    // 58: refloat.jobs.v1.Turn
-	(*MemberRow)(nil),               // 59: refloat.jobs.v1.MemberRow
-	(*MemberGeneration)(nil),        // 60: refloat.jobs.v1.MemberGeneration
-	(*Condition)(nil),               // 61: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 62: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 63: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 64: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 65: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 66: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 67: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 68: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 69: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 70: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 71: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 72: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 73: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 74: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 75: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 76: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 77: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 78: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 79: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 80: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 81: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 82: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 83: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 84: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 85: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 86: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 87: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 88: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 89: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 90: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 91: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 92: refloat.jobs.v1.ShadowSummary
-	nil,                             // 93: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 94: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 95: google.protobuf.Struct
+	(*BudgetUse)(nil),               // 51: refloat.jobs.v1.BudgetUse
+	(*Position)(nil),                // 52: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 53: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 54: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 55: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 56: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 57: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 58: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 59: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 60: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 61: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 62: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 63: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 64: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 65: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 66: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 67: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 68: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 69: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 70: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 71: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 72: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 73: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 74: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 75: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 76: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 77: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 78: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 79: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 80: refloat.jobs.v1.Top
+	(*Summary)(nil),                 // 81: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 82: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 83: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 84: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 85: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 86: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 87: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 88: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 89: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 90: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 91: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 92: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 93: refloat.jobs.v1.ShadowSummary
+	nil,                             // 94: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 95: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 96: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	45,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
 	49,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
 	50,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	56,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	57,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
 	45,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	64,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	65,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	56,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	57,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
 	50,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	52,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	53,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
 	21,  // 10: refloat.jobs.v1.SearchResponse.matches:type_name -> refloat.jobs.v1.Match
-	79,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	85,  // 12: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	80,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	86,  // 12: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
 	29,  // 13: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
 	29,  // 14: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	95,  // 15: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	96,  // 15: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
 	31,  // 16: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
 	36,  // 17: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
 	37,  // 18: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
@@ -9540,107 +9646,108 @@ var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	33,  // 26: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
 	39,  // 27: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
 	39,  // 28: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	93,  // 29: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	95,  // 30: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	94,  // 29: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	96,  // 30: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
 	44,  // 31: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
 	47,  // 32: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
 	48,  // 33: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
 	46,  // 34: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	51,  // 35: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	51,  // 36: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	53,  // 37: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	55,  // 38: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	54,  // 39: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	61,  // 40: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	62,  // 41: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	55,  // 42: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	57,  // 43: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	58,  // 44: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	59,  // 45: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 46: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	60,  // 47: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	75,  // 48: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	63,  // 49: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	54,  // 50: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	61,  // 51: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	45,  // 52: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	65,  // 53: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	67,  // 54: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	50,  // 55: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	50,  // 56: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	45,  // 57: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	68,  // 58: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	69,  // 59: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	70,  // 60: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	67,  // 61: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	72,  // 62: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	73,  // 63: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	75,  // 64: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	75,  // 65: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	75,  // 66: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	76,  // 67: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	76,  // 68: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	78,  // 69: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	77,  // 70: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	70,  // 71: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	81,  // 72: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	82,  // 73: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	83,  // 74: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	83,  // 75: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	84,  // 76: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	86,  // 77: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	91,  // 78: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	92,  // 79: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	87,  // 80: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	88,  // 81: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	89,  // 82: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	89,  // 83: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	90,  // 84: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	94,  // 85: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	50,  // 86: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 87: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 88: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 89: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 90: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 91: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 92: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 93: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 94: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 95: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 96: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 97: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 98: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
-	22,  // 99: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	24,  // 100: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	25,  // 101: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	28,  // 102: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	40,  // 103: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	42,  // 104: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	27,  // 105: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 106: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 107: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 108: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 109: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 110: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 111: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	66,  // 112: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	71,  // 113: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	56,  // 114: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 115: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	74,  // 116: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 117: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
-	23,  // 118: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	80,  // 119: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	26,  // 120: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	30,  // 121: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	41,  // 122: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	43,  // 123: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	50,  // 124: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	106, // [106:125] is the sub-list for method output_type
-	87,  // [87:106] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	52,  // 35: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	51,  // 36: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
+	52,  // 37: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	54,  // 38: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	56,  // 39: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	55,  // 40: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	62,  // 41: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	63,  // 42: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	56,  // 43: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	58,  // 44: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	59,  // 45: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	60,  // 46: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 47: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	61,  // 48: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	76,  // 49: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	64,  // 50: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	55,  // 51: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	62,  // 52: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	45,  // 53: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	66,  // 54: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	68,  // 55: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	50,  // 56: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	50,  // 57: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	45,  // 58: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	69,  // 59: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	70,  // 60: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	71,  // 61: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	68,  // 62: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	73,  // 63: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	74,  // 64: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	76,  // 65: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	76,  // 66: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	76,  // 67: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	77,  // 68: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	77,  // 69: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	79,  // 70: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	78,  // 71: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	71,  // 72: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	82,  // 73: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	83,  // 74: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	84,  // 75: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	84,  // 76: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	85,  // 77: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	87,  // 78: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	92,  // 79: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	93,  // 80: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	88,  // 81: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	89,  // 82: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	90,  // 83: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	90,  // 84: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	91,  // 85: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	95,  // 86: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	50,  // 87: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 88: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 89: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 90: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 91: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 92: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 93: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 94: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 95: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 96: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 97: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 98: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 99: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
+	22,  // 100: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	24,  // 101: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	25,  // 102: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	28,  // 103: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	40,  // 104: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	42,  // 105: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	27,  // 106: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 107: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 108: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 109: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 110: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 111: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 112: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	67,  // 113: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	72,  // 114: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	57,  // 115: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 116: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	75,  // 117: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 118: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
+	23,  // 119: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	81,  // 120: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	26,  // 121: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	30,  // 122: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	41,  // 123: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	43,  // 124: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	50,  // 125: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	107, // [107:126] is the sub-list for method output_type
+	88,  // [88:107] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -9660,34 +9767,35 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[70].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[71].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[73].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[77].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[86].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[91].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[75].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[78].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[87].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[92].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
