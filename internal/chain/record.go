@@ -12,7 +12,7 @@ import (
 
 // Record is one of Decision, NotDecided, Parked, RetryReady, PolicyActivated,
 // SemanticsActivated, OwnerClaim, HistoryAccepted, StateRebuilt, GroupBound, GroupFinding,
-// MemberChange, UnitEnded and GroupEnded, as a pointer.
+// MemberChange, UnitEnded, GroupEnded and OrderAnswered, as a pointer.
 type Record interface {
 	// FromInput reports whether the record follows from an input message, and is
 	// therefore part of the running hash.
@@ -166,7 +166,7 @@ type SemanticsActivated struct{ Version uint32 }
 //
 // To add a version, bump this number and implement the differences in package evaluator.
 // The decisions of a released version never change.
-const NewestSemantics = 4
+const NewestSemantics = 5
 
 // OwnerID is drawn at random for each attempt to claim a partition.
 type OwnerID [16]byte
@@ -241,6 +241,8 @@ func PositionOf(r Record) (eventlog.Position, bool) {
 	case *UnitEnded:
 		return r.Position, true
 	case *GroupEnded:
+		return r.Position, true
+	case *OrderAnswered:
 		return r.Position, true
 	}
 	return eventlog.Position{}, false
