@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/projection"
 )
 
 // orderOther converts the answer to an order for JSON output.
@@ -44,4 +46,37 @@ func describeOrder(r *chain.OrderAnswered) string {
 		s += ", not on " + strings.Join(r.AvoidNodes, ", ")
 	}
 	return s
+}
+
+// Refuses returns why an order on the latest run of a job is refused, as far as rows say: as projection.Job.Refuses, which
+// answers it. runs are those of the job.
+func Refuses(j *jobdb.Job, runs []*jobdb.Run, action policy.OrderAction) policy.Refusal {
+	job := projection.Job{
+		Known: j.Known, Queue: j.Queue, Set: j.JobSet, GangID: j.Submit.GangID, GangSize: j.Submit.GangCardinality,
+		Cancelled: j.State == jobdb.JobCancelled, CancelRequested: j.CancelRequested, Succeeded: j.State == jobdb.JobSucceeded, Ended: j.Final,
+	}
+	if j.Member.GroupID != "" {
+		job.Member = &projection.Member{}
+	}
+	for _, r := range runs {
+		if r.RunID != j.Queueing.LatestRun {
+			continue
+		}
+		job.Latest = &projection.Run{ID: r.RunID}
+		switch r.State {
+		case jobdb.RunSucceeded:
+			job.Latest.End = projection.Succeeded
+		case jobdb.RunFailed:
+			job.Latest.End = projection.Failed
+		default: // it has not ended
+		}
+		switch r.Outcome {
+		case jobdb.Requeued:
+			job.Latest.Outcome = projection.Requeued
+		case jobdb.Denied:
+			job.Latest.Outcome = projection.Denied
+		default: // nothing was decided, or it has no effect
+		}
+	}
+	return job.Refuses(action, j.Queueing.LatestRun, j.Queue, j.JobSet)
 }

@@ -12,25 +12,21 @@ import (
 // Answer implements projection.Questions. An ordered retry counts against no limit. It starts when the old run's pod is
 // certainly gone, and not before the end of a pause.
 func (p policies) Answer(o *projection.Order) (projection.OrderAnswer, error) {
-	a, set := o.Answer, p.Rules.Set
-	retry := policy.OrderAction(o.Action) == policy.OrderRetry
-	switch {
-	case a.Refusal != policy.NotRefused:
-	case set.InShadow(o.Job.Queue):
-		a.Refusal = policy.RefusedShadow
-	case !retry:
-	case !set.Restarts(o.Job.Queue):
-		a.Refusal = policy.RefusedKill
-	default:
-		a.ReadyAfter = max(o.Time, set.PausedUntil(o.Job.Queue))
-		a.RetryAfter = a.ReadyAfter
-		if !o.Run.Gone {
-			a.RetryAfter = max(a.ReadyAfter, p.afterGrace(o.Time, policy.Grace(o.Job.GraceSeconds)))
-		}
-		avoid := chain.Decision{Time: o.Time}
-		avoidAlso(&avoid, nil, set.AvoidNodes())
-		a.AvoidNodes, a.NodesLeftOut = avoid.AvoidNodes, avoid.NodesLeftOut
+	a, set, action := o.Answer, p.Rules.Set, policy.OrderAction(o.Action)
+	if a.Refusal == policy.NotRefused {
+		a.Refusal = set.RefusesOrder(o.Job.Queue, action)
 	}
+	if a.Refusal != policy.NotRefused || action != policy.OrderRetry {
+		return a, nil
+	}
+	a.ReadyAfter = max(o.Time, set.PausedUntil(o.Job.Queue))
+	a.RetryAfter = a.ReadyAfter
+	if !o.Run.Gone {
+		a.RetryAfter = max(a.ReadyAfter, p.afterGrace(o.Time, policy.Grace(o.Job.GraceSeconds)))
+	}
+	avoid := chain.Decision{Time: o.Time}
+	avoidAlso(&avoid, nil, set.AvoidNodes())
+	a.AvoidNodes, a.NodesLeftOut = avoid.AvoidNodes, avoid.NodesLeftOut
 	return a, nil
 }
 

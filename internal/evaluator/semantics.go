@@ -51,8 +51,8 @@ const (
 	// sinceRulesFirst has the rules of a group say which of the failures of a message that fail its units is decided first.
 	// Before, it was the first in the log.
 	sinceRulesFirst = 4
-	// sinceOrders carries out orders of operators (semantics.md 16). Before, they are passed over.
-	sinceOrders = 5
+	// SinceOrders carries out orders of operators (semantics.md 16). Before, they are passed over.
+	SinceOrders = 5
 )
 
 // featuresOf returns what the state needs to know about a version.
@@ -60,7 +60,7 @@ func featuresOf(semantics uint32) projection.Features {
 	return projection.Features{
 		Groups: semantics >= sinceGroups, Successors: semantics >= sinceSuccessors, DueAgain: semantics >= sinceDueAgain,
 		Durations: semantics >= sinceRunDuration, RulesFirst: semantics >= sinceRulesFirst,
-		Orders: semantics >= sinceOrders,
+		Orders: semantics >= SinceOrders,
 	}
 }
 

@@ -42,12 +42,13 @@ const (
 	RefusedRetrying          // to retry: a retry was granted already
 	RefusedFailed            // to give up: it has failed for good already
 	RefusedShadow            // the queue is in shadow
-	RefusedKill              // to retry: retries are killed, or not enabled
+	RefusedKill             // to retry: retries are killed, or not enabled
+	RefusedGone             // only before it is given: Armada no longer has the job
 )
 
 var refusals = [...]string{
 	"None", "UnknownAction", "UnknownJob", "InGroup", "Cancelled", "StaleRun", "Running", "Succeeded", "NotDecided", "Ended", "Retrying", "Failed",
-	"Shadow", "KillSwitch",
+	"Shadow", "KillSwitch", "Gone",
 }
 
 // String returns the refusal's name, a metric label.
@@ -82,6 +83,8 @@ func (r Refusal) Sentence() string {
 		return "the job has failed for good already"
 	case RefusedShadow:
 		return "the queue is in shadow, where nobody acts on what is decided"
+	case RefusedGone:
+		return "Armada has pruned the job from its tables and cannot run it: submit it again"
 	case RefusedKill:
 		return "retries are killed or not enabled: resume them first"
 	}
@@ -93,4 +96,15 @@ func nameAt(names []string, n uint8, kind string) string {
 		return names[n]
 	}
 	return unknown(kind, n)
+}
+
+// RefusesOrder returns why the policies refuse an order on a job of a queue that the job's own state does not.
+func (s *Set) RefusesOrder(queue string, a OrderAction) Refusal {
+	switch {
+	case s.InShadow(queue):
+		return RefusedShadow
+	case a == OrderRetry && !s.Restarts(queue):
+		return RefusedKill
+	}
+	return NotRefused
 }

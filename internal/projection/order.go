@@ -41,7 +41,7 @@ func (s *State) answer(queue, set string) error {
 			continue
 		}
 		o.Run = j.Latest
-		o.Answer = OrderAnswer{Refusal: o.refusal(queue, set)}
+		o.Answer = OrderAnswer{Refusal: j.Refuses(policy.OrderAction(min(o.Action, 255)), o.RunID, queue, set)}
 		var err error
 		if o.Answer, err = s.msg.q.Answer(o); err != nil {
 			return err
@@ -53,10 +53,9 @@ func (s *State) answer(queue, set string) error {
 	return nil
 }
 
-// refusal returns why an order is refused, whatever policies say.
-func (o *Order) refusal(queue, set string) policy.Refusal {
-	j, r := o.Job, o.Run
-	action := policy.OrderAction(min(o.Action, 255))
+// Refuses returns why an order on a run is refused, in a message of a queue and job set, whatever policies say.
+func (j *Job) Refuses(action policy.OrderAction, run, queue, set string) policy.Refusal {
+	r := j.Latest
 	switch {
 	case action != policy.OrderRetry && action != policy.OrderGiveUp:
 		return policy.RefusedAction
@@ -66,7 +65,7 @@ func (o *Order) refusal(queue, set string) policy.Refusal {
 		return policy.RefusedGroup
 	case j.Cancelled || j.CancelRequested:
 		return policy.RefusedCancel
-	case r == nil || r.ID != o.RunID:
+	case r == nil || r.ID != run:
 		return policy.RefusedStale
 	case r.End == NotEnded:
 		return policy.RefusedRunning
