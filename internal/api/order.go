@@ -71,3 +71,6 @@ func checkOrder(r *pb.OrderRequest) error {
 	}
 	return nil
 }
+
+// NotOrdered is the error of an order that is carried out on no job, for a reason.
+func NotOrdered(why string) error { return status.Error(codes.FailedPrecondition, why) }

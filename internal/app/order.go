@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/api"
 	apipb "github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -95,7 +94,7 @@ type batchKey struct {
 
 func orderError(err error) error {
 	if bad := (*query.Invalid)(nil); errors.As(err, &bad) {
-		return status.Error(codes.FailedPrecondition, bad.Err.Error())
+		return api.NotOrdered(bad.Err.Error())
 	}
 	return err
 }

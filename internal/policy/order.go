@@ -42,8 +42,8 @@ const (
 	RefusedRetrying          // to retry: a retry was granted already
 	RefusedFailed            // to give up: it has failed for good already
 	RefusedShadow            // the queue is in shadow
-	RefusedKill             // to retry: retries are killed, or not enabled
-	RefusedGone             // only before it is given: Armada no longer has the job
+	RefusedKill              // to retry: retries are killed, or not enabled
+	RefusedGone              // only before it is given: Armada no longer has the job
 )
 
 var refusals = [...]string{
