@@ -28,6 +28,7 @@ const (
 	RunTerminated // ours: the pod of the run is gone
 	KnownRun      // ours: a run that Armada's tables have
 	EndedRun      // ours: a run that Armada's tables have, which has ended
+	JobOrder      // ours: an operator's order on a failed run
 )
 
 // NamesRun says whether an event of the kind must name a run.
@@ -61,6 +62,7 @@ type Event struct {
 	Node    string    // RunLeased, KnownRun, EndedRun: the node; RunRunning: the first node name among its resources
 	States  JobStates // CancelJobSet
 	Submit  *Submit   // SubmitJob, also one that is republished
+	Order   *Order    // JobOrder
 	Error   *Error    // JobErrors, RunErrors: the first terminal error; nil when none is terminal
 	Raw     []byte    // the event's bytes in the payload
 }
@@ -132,6 +134,13 @@ type Submit struct {
 	Index           string // annotation refloat.github.io/index
 	InitContainers  []string
 	GraceSeconds    int64 // terminationGracePeriodSeconds; 0 when unset
+}
+
+// Order is an operator's order on a failed run (semantics.md 16).
+type Order struct {
+	ID             string // of the order: it is the same if the order is repeated
+	Action         uint32 // policy.OrderAction
+	Author, Reason string
 }
 
 // Annotations of Armada's jobs.

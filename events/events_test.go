@@ -89,10 +89,10 @@ func TestMissing(t *testing.T) {
 	ids := map[Kind]int{
 		Other: 0, CancelJobSet: 0,
 		SubmitJob: 1, CancelJob: 1, CancelledJob: 1, JobSucceeded: 1, JobErrors: 1,
-		RunLeased: 2, RunAssigned: 2, RunRunning: 2, RunSucceeded: 2, RunErrors: 2, RunPreempted: 2, RunTerminated: 2, KnownRun: 2, EndedRun: 2,
+		RunLeased: 2, RunAssigned: 2, RunRunning: 2, RunSucceeded: 2, RunErrors: 2, RunPreempted: 2, RunTerminated: 2, KnownRun: 2, EndedRun: 2, JobOrder: 2,
 	}
-	if len(ids) != int(EndedRun)+1 {
-		t.Fatalf("%d kinds in this test, want %d", len(ids), EndedRun+1)
+	if len(ids) != int(JobOrder)+1 {
+		t.Fatalf("%d kinds in this test, want %d", len(ids), JobOrder+1)
 	}
 	for kind, n := range ids {
 		none, job, run, both := UnknownParkReason, UnknownParkReason, UnknownParkReason, UnknownParkReason

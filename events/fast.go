@@ -147,6 +147,7 @@ var (
 		{kind: SubmitJob}, // republished
 		{kind: KnownRun, job: 1, run: 2, node: 3},
 		{kind: EndedRun, job: 1, run: 2, node: 3},
+		{kind: JobOrder},
 	}
 )
 
@@ -171,6 +172,8 @@ func (d *Decoder) member(m *member, b string, ev *Event) error {
 		return d.submitJob(b, ev)
 	case CancelJobSet:
 		return cancelJobSet(b, ev)
+	case JobOrder:
+		return jobOrder(b, ev)
 	case Other:
 		err := d.fields(m, b, ev)
 		ev.JobID = "" // checked, like every id, but not kept

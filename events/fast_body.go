@@ -145,6 +145,37 @@ func name(b string, s *string) error {
 	return nil
 }
 
+// jobOrder reads a JobOrder. There are few, so each has memory of its own.
+func jobOrder(b string, ev *Event) error {
+	if ev.Order == nil {
+		ev.Order = &Order{}
+	}
+	for len(b) > 0 {
+		var f field
+		var err error
+		switch f, b = next(b); f.tag {
+		case malformed:
+			return errWire
+		case 1<<3 | wireBytes:
+			err = verified(&ev.JobID, f.data)
+		case 2<<3 | wireBytes:
+			err = verified(&ev.RunID, f.data)
+		case 3<<3 | wireBytes:
+			err = verified(&ev.Order.ID, f.data)
+		case 4<<3 | wireVarint:
+			ev.Order.Action = uint32(f.v)
+		case 5<<3 | wireBytes:
+			err = verified(&ev.Order.Author, f.data)
+		case 6<<3 | wireBytes:
+			err = verified(&ev.Order.Reason, f.data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func cancelJobSet(b string, ev *Event) error {
 	for len(b) > 0 {
 		var f field

@@ -244,6 +244,12 @@ func summary(s *Sequence, err error) string {
 			add("init", s.InitContainers)
 			add("grace", s.GraceSeconds)
 		}
+		if o := ev.Order; o != nil {
+			fmt.Fprintf(&b, " order=%s", o.ID)
+			add("action", o.Action)
+			add("author", o.Author)
+			add("reason", o.Reason)
+		}
 		if e := ev.Error; e != nil {
 			fmt.Fprintf(&b, " reason=%d", e.Reason)
 			add("category", e.Category)

@@ -168,6 +168,10 @@ func runFromProto(m *pb.Event, ev *Event) {
 		ev.Kind, ev.JobID, ev.RunID, ev.Node = KnownRun, e.KnownRun.JobId, e.KnownRun.RunId, e.KnownRun.Node
 	case *pb.Event_EndedRun:
 		ev.Kind, ev.JobID, ev.RunID, ev.Node = EndedRun, e.EndedRun.JobId, e.EndedRun.RunId, e.EndedRun.Node
+	case *pb.Event_JobOrder:
+		o := e.JobOrder
+		ev.Kind, ev.JobID, ev.RunID = JobOrder, o.JobId, o.RunId
+		ev.Order = &Order{ID: o.OrderId, Action: o.Action, Author: o.Author, Reason: o.Reason}
 	}
 }
 

@@ -383,7 +383,7 @@ func (m *mutator) number() uint64 {
 
 // unknown is a field of any number and type, seldom a well-known one.
 func (m *mutator) unknown() node {
-	numbers := []protowire.Number{1, 2, 3, 4, 5, 14, 15, 16, 18, 20, 23, 99, 999, 1000, 1001, 1002, 1003, 1004, 1005, 2047, 2048, 19000, protowire.MaxValidNumber}
+	numbers := []protowire.Number{1, 2, 3, 4, 5, 14, 15, 16, 18, 20, 23, 99, 999, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 2047, 2048, 19000, protowire.MaxValidNumber}
 	x := node{num: numbers[m.IntN(len(numbers))]}
 	if m.chance(40) {
 		x.num = []protowire.Number{0, protowire.MaxValidNumber + 1, math.MaxInt32, -1}[m.IntN(4)]

@@ -179,7 +179,13 @@ var rules = []struct {
 	{"a known run's stage is no varint", one(msg(1003, str(1, "j"), str(2, "r"), str(4, "2"))), "14 job=j run=r"},
 	{"known run and ended run are two members", one(msg(1003, str(1, "j"), str(3, "n")), msg(1004, str(2, "r"))), "15 run=r"},
 	{"a known run's job is no UTF-8", one(msg(1003, str(1, bad))), "NotProtobuf"},
-	{"numbers around ours", one(msg(1000, str(1, bad)), msg(1005, str(1, bad))), "0"},
+	{"an order", one(msg(1005, str(1, "j"), str(2, "r"), str(3, "o"), vint(4, 2), str(5, "eve"), str(6, "why"))), "16 job=j run=r order=o action=2 author=eve reason=why"},
+	{"an order in two parts", one(msg(1005, str(1, "j"), str(3, "o"), vint(4, 1)), msg(1005, str(2, "r"), vint(4, 1<<32+2))), "16 job=j run=r order=o action=2"},
+	{"an order's fields of another type", one(msg(1005, vint(1, 7), str(4, "1"), vint(6, 1))), "16 order="},
+	{"an order and a known run are two members", one(msg(1005, str(1, "j"), str(3, "o")), msg(1003, str(2, "r"))), "14 run=r"},
+	{"an order's author is no UTF-8", one(msg(1005, str(5, bad))), "NotProtobuf"},
+	{"an order's reason is no UTF-8", one(msg(1005, str(6, bad))), "NotProtobuf"},
+	{"numbers around ours", one(msg(1000, str(1, bad)), msg(1006, str(1, bad))), "0"},
 
 	// The ids.
 	{"cancel", one(msg(5, str(2, bad), str(3, "j"))), "2 job=j"},

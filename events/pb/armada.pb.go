@@ -284,6 +284,7 @@ type Event struct {
 	//	*Event_KnownJob
 	//	*Event_KnownRun
 	//	*Event_EndedRun
+	//	*Event_JobOrder
 	Event isEvent_Event `protobuf_oneof:"event"`
 	// The members of Armada's oneof that folding does not know. They stand outside of
 	// ours, since they must not replace a member that it does know.
@@ -502,6 +503,15 @@ func (x *Event) GetEndedRun() *KnownRun {
 	return nil
 }
 
+func (x *Event) GetJobOrder() *JobOrder {
+	if x != nil {
+		if x, ok := x.Event.(*Event_JobOrder); ok {
+			return x.JobOrder
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetReprioritiseJob() []byte {
 	if x != nil {
 		return x.ReprioritiseJob
@@ -617,6 +627,11 @@ type Event_EndedRun struct {
 	EndedRun *KnownRun `protobuf:"bytes,1004,opt,name=ended_run,json=endedRun,oneof"`
 }
 
+type Event_JobOrder struct {
+	// Also ours: an order of an operator (semantics.md 16).
+	JobOrder *JobOrder `protobuf:"bytes,1005,opt,name=job_order,json=jobOrder,oneof"`
+}
+
 func (*Event_SubmitJob) isEvent_Event() {}
 
 func (*Event_ReprioritisedJob) isEvent_Event() {}
@@ -652,6 +667,8 @@ func (*Event_KnownJob) isEvent_Event() {}
 func (*Event_KnownRun) isEvent_Event() {}
 
 func (*Event_EndedRun) isEvent_Event() {}
+
+func (*Event_JobOrder) isEvent_Event() {}
 
 type SubmitJob struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -3287,6 +3304,91 @@ func (x *JobRunTerminated) GetRunId() string {
 	return ""
 }
 
+// JobOrder is an operator's own decision on a job's failed run (semantics.md 16). A repeated order has the same id.
+type JobOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId" json:"run_id,omitempty"`
+	OrderId       string                 `protobuf:"bytes,3,opt,name=order_id,json=orderId" json:"order_id,omitempty"`
+	Action        uint32                 `protobuf:"varint,4,opt,name=action" json:"action,omitempty"` // policy.OrderAction: 1 retry, 2 give up
+	Author        string                 `protobuf:"bytes,5,opt,name=author" json:"author,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobOrder) Reset() {
+	*x = JobOrder{}
+	mi := &file_events_pb_armada_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobOrder) ProtoMessage() {}
+
+func (x *JobOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_armada_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobOrder.ProtoReflect.Descriptor instead.
+func (*JobOrder) Descriptor() ([]byte, []int) {
+	return file_events_pb_armada_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *JobOrder) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobOrder) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *JobOrder) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *JobOrder) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *JobOrder) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *JobOrder) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_events_pb_armada_proto protoreflect.FileDescriptor
 
 const file_events_pb_armada_proto_rawDesc = "" +
@@ -3301,7 +3403,7 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x03(\v2\x18.refloat.armada.v1.EventR\x06events\";\n" +
 	"\tTimestamp\x12\x18\n" +
 	"\aseconds\x18\x01 \x01(\x03R\aseconds\x12\x14\n" +
-	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xe0\f\n" +
+	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\x9d\r\n" +
 	"\x05Event\x126\n" +
 	"\acreated\x18\x12 \x01(\v2\x1c.refloat.armada.v1.TimestampR\acreated\x12=\n" +
 	"\n" +
@@ -3325,7 +3427,8 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x12job_run_terminated\x18\xe9\a \x01(\v2#.refloat.armada.v1.JobRunTerminatedH\x00R\x10jobRunTerminated\x12<\n" +
 	"\tknown_job\x18\xea\a \x01(\v2\x1c.refloat.armada.v1.SubmitJobH\x00R\bknownJob\x12;\n" +
 	"\tknown_run\x18\xeb\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bknownRun\x12;\n" +
-	"\tended_run\x18\xec\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bendedRun\x120\n" +
+	"\tended_run\x18\xec\a \x01(\v2\x1b.refloat.armada.v1.KnownRunH\x00R\bendedRun\x12;\n" +
+	"\tjob_order\x18\xed\a \x01(\v2\x1b.refloat.armada.v1.JobOrderH\x00R\bjobOrder\x120\n" +
 	"\x10reprioritise_job\x18\x02 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0freprioritiseJob\x127\n" +
 	"\x14reprioritise_job_set\x18\x03 \x01(\fB\x05\xaa\x01\x02\b\x01R\x12reprioritiseJobSet\x120\n" +
 	"\x10partition_marker\x18\x14 \x01(\fB\x05\xaa\x01\x02\b\x01R\x0fpartitionMarker\x12?\n" +
@@ -3511,7 +3614,14 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x05stage\x18\x04 \x01(\rR\x05stage\"N\n" +
 	"\x10JobRunTerminated\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
-	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId*0\n" +
+	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\"\xbe\x01\n" +
+	"\bJobOrder\x12\x1c\n" +
+	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
+	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12 \n" +
+	"\border_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\aorderId\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\rR\x06action\x12\x1d\n" +
+	"\x06author\x18\x05 \x01(\tB\x05\xaa\x01\x02 \x02R\x06author\x12\x1d\n" +
+	"\x06reason\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x06reason*0\n" +
 	"\bJobState\x12\n" +
 	"\n" +
 	"\x06QUEUED\x10\x00\x12\v\n" +
@@ -3536,7 +3646,7 @@ func file_events_pb_armada_proto_rawDescGZIP() []byte {
 }
 
 var file_events_pb_armada_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_events_pb_armada_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_events_pb_armada_proto_goTypes = []any{
 	(JobState)(0),                  // 0: refloat.armada.v1.JobState
 	(KubernetesReason)(0),          // 1: refloat.armada.v1.KubernetesReason
@@ -3587,9 +3697,10 @@ var file_events_pb_armada_proto_goTypes = []any{
 	(*JobValidated)(nil),           // 46: refloat.armada.v1.JobValidated
 	(*KnownRun)(nil),               // 47: refloat.armada.v1.KnownRun
 	(*JobRunTerminated)(nil),       // 48: refloat.armada.v1.JobRunTerminated
-	nil,                            // 49: refloat.armada.v1.ObjectMeta.AnnotationsEntry
-	nil,                            // 50: refloat.armada.v1.ResourceRequirements.LimitsEntry
-	nil,                            // 51: refloat.armada.v1.ResourceRequirements.RequestsEntry
+	(*JobOrder)(nil),               // 49: refloat.armada.v1.JobOrder
+	nil,                            // 50: refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	nil,                            // 51: refloat.armada.v1.ResourceRequirements.LimitsEntry
+	nil,                            // 52: refloat.armada.v1.ResourceRequirements.RequestsEntry
 }
 var file_events_pb_armada_proto_depIdxs = []int32{
 	4,  // 0: refloat.armada.v1.EventSequence.events:type_name -> refloat.armada.v1.Event
@@ -3612,41 +3723,42 @@ var file_events_pb_armada_proto_depIdxs = []int32{
 	5,  // 17: refloat.armada.v1.Event.known_job:type_name -> refloat.armada.v1.SubmitJob
 	47, // 18: refloat.armada.v1.Event.known_run:type_name -> refloat.armada.v1.KnownRun
 	47, // 19: refloat.armada.v1.Event.ended_run:type_name -> refloat.armada.v1.KnownRun
-	6,  // 20: refloat.armada.v1.SubmitJob.object_meta:type_name -> refloat.armada.v1.ObjectMeta
-	7,  // 21: refloat.armada.v1.SubmitJob.main_object:type_name -> refloat.armada.v1.KubernetesMainObject
-	49, // 22: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
-	8,  // 23: refloat.armada.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armada.v1.PodSpecWithAvoidList
-	9,  // 24: refloat.armada.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armada.v1.PodSpec
-	10, // 25: refloat.armada.v1.PodSpec.init_containers:type_name -> refloat.armada.v1.Container
-	50, // 26: refloat.armada.v1.ResourceRequirements.limits:type_name -> refloat.armada.v1.ResourceRequirements.LimitsEntry
-	51, // 27: refloat.armada.v1.ResourceRequirements.requests:type_name -> refloat.armada.v1.ResourceRequirements.RequestsEntry
-	0,  // 28: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
-	30, // 29: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
-	24, // 30: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
-	25, // 31: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
-	23, // 32: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
-	30, // 33: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
-	31, // 34: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
-	36, // 35: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
-	32, // 36: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
-	33, // 37: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
-	34, // 38: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
-	35, // 39: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
-	37, // 40: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
-	38, // 41: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
-	39, // 42: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
-	40, // 43: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
-	41, // 44: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
-	36, // 45: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
-	1,  // 46: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
-	6,  // 47: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
-	13, // 48: refloat.armada.v1.ResourceRequirements.LimitsEntry.value:type_name -> refloat.armada.v1.Quantity
-	13, // 49: refloat.armada.v1.ResourceRequirements.RequestsEntry.value:type_name -> refloat.armada.v1.Quantity
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	49, // 20: refloat.armada.v1.Event.job_order:type_name -> refloat.armada.v1.JobOrder
+	6,  // 21: refloat.armada.v1.SubmitJob.object_meta:type_name -> refloat.armada.v1.ObjectMeta
+	7,  // 22: refloat.armada.v1.SubmitJob.main_object:type_name -> refloat.armada.v1.KubernetesMainObject
+	50, // 23: refloat.armada.v1.ObjectMeta.annotations:type_name -> refloat.armada.v1.ObjectMeta.AnnotationsEntry
+	8,  // 24: refloat.armada.v1.KubernetesMainObject.pod_spec:type_name -> refloat.armada.v1.PodSpecWithAvoidList
+	9,  // 25: refloat.armada.v1.PodSpecWithAvoidList.pod_spec:type_name -> refloat.armada.v1.PodSpec
+	10, // 26: refloat.armada.v1.PodSpec.init_containers:type_name -> refloat.armada.v1.Container
+	51, // 27: refloat.armada.v1.ResourceRequirements.limits:type_name -> refloat.armada.v1.ResourceRequirements.LimitsEntry
+	52, // 28: refloat.armada.v1.ResourceRequirements.requests:type_name -> refloat.armada.v1.ResourceRequirements.RequestsEntry
+	0,  // 29: refloat.armada.v1.CancelJobSet.states:type_name -> refloat.armada.v1.JobState
+	30, // 30: refloat.armada.v1.JobErrors.errors:type_name -> refloat.armada.v1.Error
+	24, // 31: refloat.armada.v1.KubernetesResourceInfo.pod_info:type_name -> refloat.armada.v1.PodInfo
+	25, // 32: refloat.armada.v1.KubernetesResourceInfo.ingress_info:type_name -> refloat.armada.v1.IngressInfo
+	23, // 33: refloat.armada.v1.JobRunRunning.resource_infos:type_name -> refloat.armada.v1.KubernetesResourceInfo
+	30, // 34: refloat.armada.v1.JobRunErrors.errors:type_name -> refloat.armada.v1.Error
+	31, // 35: refloat.armada.v1.Error.kubernetes_error:type_name -> refloat.armada.v1.KubernetesError
+	36, // 36: refloat.armada.v1.Error.container_error:type_name -> refloat.armada.v1.ContainerError
+	32, // 37: refloat.armada.v1.Error.executor_error:type_name -> refloat.armada.v1.ExecutorError
+	33, // 38: refloat.armada.v1.Error.lease_expired:type_name -> refloat.armada.v1.LeaseExpired
+	34, // 39: refloat.armada.v1.Error.max_runs_exceeded:type_name -> refloat.armada.v1.MaxRunsExceeded
+	35, // 40: refloat.armada.v1.Error.pod_error:type_name -> refloat.armada.v1.PodError
+	37, // 41: refloat.armada.v1.Error.pod_lease_returned:type_name -> refloat.armada.v1.PodLeaseReturned
+	38, // 42: refloat.armada.v1.Error.job_run_preempted_error:type_name -> refloat.armada.v1.JobRunPreemptedError
+	39, // 43: refloat.armada.v1.Error.gang_job_unschedulable:type_name -> refloat.armada.v1.GangJobUnschedulable
+	40, // 44: refloat.armada.v1.Error.job_rejected:type_name -> refloat.armada.v1.JobRejected
+	41, // 45: refloat.armada.v1.Error.reconciliation_error:type_name -> refloat.armada.v1.ReconciliationError
+	36, // 46: refloat.armada.v1.PodError.container_errors:type_name -> refloat.armada.v1.ContainerError
+	1,  // 47: refloat.armada.v1.PodError.kubernetes_reason:type_name -> refloat.armada.v1.KubernetesReason
+	6,  // 48: refloat.armada.v1.ContainerError.object_meta:type_name -> refloat.armada.v1.ObjectMeta
+	13, // 49: refloat.armada.v1.ResourceRequirements.LimitsEntry.value:type_name -> refloat.armada.v1.Quantity
+	13, // 50: refloat.armada.v1.ResourceRequirements.RequestsEntry.value:type_name -> refloat.armada.v1.Quantity
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_armada_proto_init() }
@@ -3673,6 +3785,7 @@ func file_events_pb_armada_proto_init() {
 		(*Event_KnownJob)(nil),
 		(*Event_KnownRun)(nil),
 		(*Event_EndedRun)(nil),
+		(*Event_JobOrder)(nil),
 	}
 	file_events_pb_armada_proto_msgTypes[21].OneofWrappers = []any{
 		(*KubernetesResourceInfo_PodInfo)(nil),
@@ -3697,7 +3810,7 @@ func file_events_pb_armada_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_armada_proto_rawDesc), len(file_events_pb_armada_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -223,6 +223,7 @@ type Record struct {
 	//	*Record_UnitEnded
 	//	*Record_GroupEnded
 	//	*Record_MemberJoined
+	//	*Record_OrderAnswered
 	Record        isRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -436,6 +437,15 @@ func (x *Record) GetMemberJoined() *MemberChange {
 	return nil
 }
 
+func (x *Record) GetOrderAnswered() *OrderAnswered {
+	if x != nil {
+		if x, ok := x.Record.(*Record_OrderAnswered); ok {
+			return x.OrderAnswered
+		}
+	}
+	return nil
+}
+
 type isRecord_Record interface {
 	isRecord_Record()
 }
@@ -516,6 +526,10 @@ type Record_MemberJoined struct {
 	MemberJoined *MemberChange `protobuf:"bytes,19,opt,name=member_joined,json=memberJoined,oneof"`
 }
 
+type Record_OrderAnswered struct {
+	OrderAnswered *OrderAnswered `protobuf:"bytes,25,opt,name=order_answered,json=orderAnswered,oneof"`
+}
+
 func (*Record_JobRequeued) isRecord_Record() {}
 
 func (*Record_JobFailed) isRecord_Record() {}
@@ -553,6 +567,8 @@ func (*Record_UnitEnded) isRecord_Record() {}
 func (*Record_GroupEnded) isRecord_Record() {}
 
 func (*Record_MemberJoined) isRecord_Record() {}
+
+func (*Record_OrderAnswered) isRecord_Record() {}
 
 // Decision is the one verdict on one failed run (semantics.md 11).
 type Decision struct {
@@ -2374,6 +2390,188 @@ func (x *StateRebuilt) GetFrom() *Position {
 	return nil
 }
 
+// OrderAnswered is the one answer to an operator's order on a job (semantics.md 16).
+type OrderAnswered struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Position   *Position              `protobuf:"bytes,1,opt,name=position" json:"position,omitempty"`
+	Queue      string                 `protobuf:"bytes,2,opt,name=queue" json:"queue,omitempty"` // of the job; of the message, if the job is not known
+	JobSet     string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet" json:"job_set,omitempty"`
+	JobId      string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
+	RunId      string                 `protobuf:"bytes,5,opt,name=run_id,json=runId" json:"run_id,omitempty"` // the failed run
+	OrderId    string                 `protobuf:"bytes,6,opt,name=order_id,json=orderId" json:"order_id,omitempty"`
+	Action     uint32                 `protobuf:"varint,7,opt,name=action" json:"action,omitempty"` // policy.OrderAction
+	Author     string                 `protobuf:"bytes,8,opt,name=author" json:"author,omitempty"`
+	Reason     string                 `protobuf:"bytes,9,opt,name=reason" json:"reason,omitempty"`
+	Time       int64                  `protobuf:"varint,10,opt,name=time" json:"time,omitempty"`       // t, Unix nanoseconds
+	Refusal    uint32                 `protobuf:"varint,11,opt,name=refusal" json:"refusal,omitempty"` // policy.Refusal; 0: it is carried out
+	Generation uint64                 `protobuf:"varint,12,opt,name=generation" json:"generation,omitempty"`
+	PolicySet  []byte                 `protobuf:"bytes,13,opt,name=policy_set,json=policySet" json:"policy_set,omitempty"` // digest, 32 bytes
+	// Of a retry that is carried out.
+	RetryAfter    int64    `protobuf:"varint,14,opt,name=retry_after,json=retryAfter" json:"retry_after,omitempty"` // Unix nanoseconds
+	ReadyEarly    int64    `protobuf:"varint,15,opt,name=ready_early,json=readyEarly" json:"ready_early,omitempty"` // nanoseconds by which retry_after is earlier once the old run is known to be gone
+	PodName       string   `protobuf:"bytes,16,opt,name=pod_name,json=podName" json:"pod_name,omitempty"`           // the next run's
+	AvoidNodes    []string `protobuf:"bytes,17,rep,name=avoid_nodes,json=avoidNodes" json:"avoid_nodes,omitempty"`
+	NodesLeftOut  uint32   `protobuf:"varint,18,opt,name=nodes_left_out,json=nodesLeftOut" json:"nodes_left_out,omitempty"` // nodes to avoid that avoid_nodes does not name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderAnswered) Reset() {
+	*x = OrderAnswered{}
+	mi := &file_events_pb_refloat_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderAnswered) ProtoMessage() {}
+
+func (x *OrderAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_events_pb_refloat_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderAnswered.ProtoReflect.Descriptor instead.
+func (*OrderAnswered) Descriptor() ([]byte, []int) {
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *OrderAnswered) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *OrderAnswered) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetRefusal() uint32 {
+	if x != nil {
+		return x.Refusal
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetPolicySet() []byte {
+	if x != nil {
+		return x.PolicySet
+	}
+	return nil
+}
+
+func (x *OrderAnswered) GetRetryAfter() int64 {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetReadyEarly() int64 {
+	if x != nil {
+		return x.ReadyEarly
+	}
+	return 0
+}
+
+func (x *OrderAnswered) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *OrderAnswered) GetAvoidNodes() []string {
+	if x != nil {
+		return x.AvoidNodes
+	}
+	return nil
+}
+
+func (x *OrderAnswered) GetNodesLeftOut() uint32 {
+	if x != nil {
+		return x.NodesLeftOut
+	}
+	return 0
+}
+
 // PolicyGeneration is one message of the policies log. Its generation is its
 // place in that log, from 1, and stands nowhere in it (protocol.md 4).
 type PolicyGeneration struct {
@@ -2397,7 +2595,7 @@ type PolicyGeneration struct {
 
 func (x *PolicyGeneration) Reset() {
 	*x = PolicyGeneration{}
-	mi := &file_events_pb_refloat_proto_msgTypes[23]
+	mi := &file_events_pb_refloat_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2607,7 @@ func (x *PolicyGeneration) String() string {
 func (*PolicyGeneration) ProtoMessage() {}
 
 func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[23]
+	mi := &file_events_pb_refloat_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2620,7 @@ func (x *PolicyGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyGeneration.ProtoReflect.Descriptor instead.
 func (*PolicyGeneration) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{23}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PolicyGeneration) GetDigest() []byte {
@@ -2513,7 +2711,7 @@ type Brake struct {
 
 func (x *Brake) Reset() {
 	*x = Brake{}
-	mi := &file_events_pb_refloat_proto_msgTypes[24]
+	mi := &file_events_pb_refloat_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2723,7 @@ func (x *Brake) String() string {
 func (*Brake) ProtoMessage() {}
 
 func (x *Brake) ProtoReflect() protoreflect.Message {
-	mi := &file_events_pb_refloat_proto_msgTypes[24]
+	mi := &file_events_pb_refloat_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2736,7 @@ func (x *Brake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brake.ProtoReflect.Descriptor instead.
 func (*Brake) Descriptor() ([]byte, []int) {
-	return file_events_pb_refloat_proto_rawDescGZIP(), []int{24}
+	return file_events_pb_refloat_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Brake) GetQueue() string {
@@ -2623,7 +2821,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x05in_to\x18\x06 \x01(\v2\x14.refloat.v1.PositionR\x04inTo\x12\x19\n" +
 	"\bin_count\x18\a \x01(\x04R\ainCount\x12\x18\n" +
 	"\arecords\x18\b \x03(\fR\arecords\x12\x14\n" +
-	"\x05check\x18\t \x01(\rR\x05check\"\xc3\t\n" +
+	"\x05check\x18\t \x01(\rR\x05check\"\x87\n" +
+	"\n" +
 	"\x06Record\x129\n" +
 	"\fjob_requeued\x18\x01 \x01(\v2\x14.refloat.v1.DecisionH\x00R\vjobRequeued\x125\n" +
 	"\n" +
@@ -2652,7 +2851,8 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"unit_ended\x18\x11 \x01(\v2\x15.refloat.v1.UnitEndedH\x00R\tunitEnded\x129\n" +
 	"\vgroup_ended\x18\x12 \x01(\v2\x16.refloat.v1.GroupEndedH\x00R\n" +
 	"groupEnded\x12?\n" +
-	"\rmember_joined\x18\x13 \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\fmemberJoinedB\b\n" +
+	"\rmember_joined\x18\x13 \x01(\v2\x18.refloat.v1.MemberChangeH\x00R\fmemberJoined\x12B\n" +
+	"\x0eorder_answered\x18\x19 \x01(\v2\x19.refloat.v1.OrderAnsweredH\x00R\rorderAnsweredB\b\n" +
 	"\x06record\"\xed\a\n" +
 	"\bDecision\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x120\n" +
@@ -2837,7 +3037,33 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\"H\n" +
 	"\fStateRebuilt\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12(\n" +
-	"\x04from\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\x04from\"\x9d\x02\n" +
+	"\x04from\x18\x02 \x01(\v2\x14.refloat.v1.PositionR\x04from\"\x92\x04\n" +
+	"\rOrderAnswered\x120\n" +
+	"\bposition\x18\x01 \x01(\v2\x14.refloat.v1.PositionR\bposition\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x15\n" +
+	"\x06job_id\x18\x04 \x01(\tR\x05jobId\x12\x15\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12\x19\n" +
+	"\border_id\x18\x06 \x01(\tR\aorderId\x12\x16\n" +
+	"\x06action\x18\a \x01(\rR\x06action\x12\x16\n" +
+	"\x06author\x18\b \x01(\tR\x06author\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x12\n" +
+	"\x04time\x18\n" +
+	" \x01(\x03R\x04time\x12\x18\n" +
+	"\arefusal\x18\v \x01(\rR\arefusal\x12\x1e\n" +
+	"\n" +
+	"generation\x18\f \x01(\x04R\n" +
+	"generation\x12\x1d\n" +
+	"\n" +
+	"policy_set\x18\r \x01(\fR\tpolicySet\x12\x1f\n" +
+	"\vretry_after\x18\x0e \x01(\x03R\n" +
+	"retryAfter\x12\x1f\n" +
+	"\vready_early\x18\x0f \x01(\x03R\n" +
+	"readyEarly\x12\x19\n" +
+	"\bpod_name\x18\x10 \x01(\tR\apodName\x12\x1f\n" +
+	"\vavoid_nodes\x18\x11 \x03(\tR\n" +
+	"avoidNodes\x12$\n" +
+	"\x0enodes_left_out\x18\x12 \x01(\rR\fnodesLeftOut\"\x9d\x02\n" +
 	"\x10PolicyGeneration\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x16\n" +
@@ -2873,7 +3099,7 @@ func file_events_pb_refloat_proto_rawDescGZIP() []byte {
 	return file_events_pb_refloat_proto_rawDescData
 }
 
-var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_events_pb_refloat_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_events_pb_refloat_proto_goTypes = []any{
 	(*Position)(nil),           // 0: refloat.v1.Position
 	(*Envelope)(nil),           // 1: refloat.v1.Envelope
@@ -2898,8 +3124,9 @@ var file_events_pb_refloat_proto_goTypes = []any{
 	(*OwnerClaim)(nil),         // 20: refloat.v1.OwnerClaim
 	(*HistoryAccepted)(nil),    // 21: refloat.v1.HistoryAccepted
 	(*StateRebuilt)(nil),       // 22: refloat.v1.StateRebuilt
-	(*PolicyGeneration)(nil),   // 23: refloat.v1.PolicyGeneration
-	(*Brake)(nil),              // 24: refloat.v1.Brake
+	(*OrderAnswered)(nil),      // 23: refloat.v1.OrderAnswered
+	(*PolicyGeneration)(nil),   // 24: refloat.v1.PolicyGeneration
+	(*Brake)(nil),              // 25: refloat.v1.Brake
 }
 var file_events_pb_refloat_proto_depIdxs = []int32{
 	0,  // 0: refloat.v1.Envelope.in_from:type_name -> refloat.v1.Position
@@ -2923,31 +3150,33 @@ var file_events_pb_refloat_proto_depIdxs = []int32{
 	12, // 18: refloat.v1.Record.unit_ended:type_name -> refloat.v1.UnitEnded
 	13, // 19: refloat.v1.Record.group_ended:type_name -> refloat.v1.GroupEnded
 	11, // 20: refloat.v1.Record.member_joined:type_name -> refloat.v1.MemberChange
-	0,  // 21: refloat.v1.Decision.position:type_name -> refloat.v1.Position
-	5,  // 22: refloat.v1.Decision.member:type_name -> refloat.v1.Member
-	6,  // 23: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
-	4,  // 24: refloat.v1.Decision.budget:type_name -> refloat.v1.BudgetUse
-	0,  // 25: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
-	8,  // 26: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
-	9,  // 27: refloat.v1.GroupPart.success_rules:type_name -> refloat.v1.SuccessRule
-	0,  // 28: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
-	0,  // 29: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
-	5,  // 30: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
-	0,  // 31: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
-	5,  // 32: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
-	6,  // 33: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
-	0,  // 34: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
-	0,  // 35: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
-	0,  // 36: refloat.v1.Parked.position:type_name -> refloat.v1.Position
-	0,  // 37: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
-	18, // 38: refloat.v1.PolicyActivated.budgets:type_name -> refloat.v1.Budget
-	0,  // 39: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
-	24, // 40: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	23, // 21: refloat.v1.Record.order_answered:type_name -> refloat.v1.OrderAnswered
+	0,  // 22: refloat.v1.Decision.position:type_name -> refloat.v1.Position
+	5,  // 23: refloat.v1.Decision.member:type_name -> refloat.v1.Member
+	6,  // 24: refloat.v1.Decision.group_verdict:type_name -> refloat.v1.GroupVerdict
+	4,  // 25: refloat.v1.Decision.budget:type_name -> refloat.v1.BudgetUse
+	0,  // 26: refloat.v1.GroupBound.position:type_name -> refloat.v1.Position
+	8,  // 27: refloat.v1.GroupBound.parts:type_name -> refloat.v1.GroupPart
+	9,  // 28: refloat.v1.GroupPart.success_rules:type_name -> refloat.v1.SuccessRule
+	0,  // 29: refloat.v1.GroupFinding.position:type_name -> refloat.v1.Position
+	0,  // 30: refloat.v1.MemberChange.position:type_name -> refloat.v1.Position
+	5,  // 31: refloat.v1.MemberChange.member:type_name -> refloat.v1.Member
+	0,  // 32: refloat.v1.UnitEnded.position:type_name -> refloat.v1.Position
+	5,  // 33: refloat.v1.UnitEnded.member:type_name -> refloat.v1.Member
+	6,  // 34: refloat.v1.UnitEnded.verdict:type_name -> refloat.v1.GroupVerdict
+	0,  // 35: refloat.v1.GroupEnded.position:type_name -> refloat.v1.Position
+	0,  // 36: refloat.v1.NotDecided.position:type_name -> refloat.v1.Position
+	0,  // 37: refloat.v1.Parked.position:type_name -> refloat.v1.Position
+	0,  // 38: refloat.v1.RetryReady.position:type_name -> refloat.v1.Position
+	18, // 39: refloat.v1.PolicyActivated.budgets:type_name -> refloat.v1.Budget
+	0,  // 40: refloat.v1.StateRebuilt.from:type_name -> refloat.v1.Position
+	0,  // 41: refloat.v1.OrderAnswered.position:type_name -> refloat.v1.Position
+	25, // 42: refloat.v1.PolicyGeneration.brakes:type_name -> refloat.v1.Brake
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_events_pb_refloat_proto_init() }
@@ -2975,6 +3204,7 @@ func file_events_pb_refloat_proto_init() {
 		(*Record_UnitEnded)(nil),
 		(*Record_GroupEnded)(nil),
 		(*Record_MemberJoined)(nil),
+		(*Record_OrderAnswered)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2982,7 +3212,7 @@ func file_events_pb_refloat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_pb_refloat_proto_rawDesc), len(file_events_pb_refloat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -157,6 +157,8 @@ func callOf(r *http.Request) call {
 		return callNamed("Apply")
 	case r.URL.Path == "/refloat/v1/rollback":
 		return callNamed("RollBack")
+	case r.URL.Path == "/refloat/v1/orders":
+		return callNamed("Order")
 	case strings.HasPrefix(r.URL.Path, "/refloat/v1/brakes"):
 		return callNamed("Brake")
 	}
@@ -166,7 +168,7 @@ func callOf(r *http.Request) call {
 // callNamed returns the limits of a method. The service itself checks permissions again, and precisely.
 func callNamed(name string) call {
 	noChange := func(v Verb) bool {
-		return v == KillRetries || v == PauseRetries || v == AvoidNodes || v == ShadowRetries || v == GetJobs
+		return v == KillRetries || v == PauseRetries || v == AvoidNodes || v == OrderRetries || v == ShadowRetries || v == GetJobs
 	}
 	c := call{name: name, bytes: 64 << 10, values: 8 << 10}
 	switch name {
@@ -174,6 +176,8 @@ func callNamed(name string) call {
 		c.group, c.verbs = overrides, []Verb{KillRetries, PauseRetries, AvoidNodes}
 	case "Release":
 		c.group, c.verbs = overrides, []Verb{KillRetries, PauseRetries}
+	case "Order":
+		c.group, c.verbs = overrides, []Verb{OrderRetries}
 	case "Create", "Update", "CreateRetryPolicy", "UpdateRetryPolicy":
 		c.group, c.bytes, c.values = changes, 2<<20, 256<<10
 	case "Delete", "DeleteRetryPolicy", "RollBack":

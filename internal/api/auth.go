@@ -38,13 +38,14 @@ const (
 	KillRetries       Verb = "kill_retries"
 	PauseRetries      Verb = "pause_retries"
 	AvoidNodes        Verb = "avoid_nodes"    // have retries avoid a node, or trust it
+	OrderRetries      Verb = "order_retries"  // have single jobs retried or given up
 	ShadowRetries     Verb = "shadow_retries" // switch queues to and from shadow mode
 	GetJobs           Verb = "get_jobs"       // read jobs, runs, decisions and groups
 )
 
 // Verbs lists all verbs.
 func Verbs() []Verb {
-	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, AvoidNodes, ShadowRetries, GetJobs}
+	return []Verb{CreateRetryPolicy, UpdateRetryPolicy, DeleteRetryPolicy, BindRetryPolicies, SetRetrySettings, KillRetries, PauseRetries, AvoidNodes, OrderRetries, ShadowRetries, GetJobs}
 }
 
 // verbOf returns the verb that a change needs.

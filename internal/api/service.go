@@ -32,6 +32,8 @@ type Service struct {
 	Partitions func() []*pb.PartitionStatus
 	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know. If it is nil, any queue may be named.
 	Queues func() (queues []string, elsewhere int, err error)
+	// Orders carries out an order that was checked, on each job that does not refuse it; nil: this process cannot.
+	Orders func(ctx context.Context, r *pb.OrderRequest, author string) ([]*pb.OrderedJob, error)
 	// Source returns the status of the followed source of resources.
 	Source func() *pb.Source
 	// Writes limits the rate of changes; nil: unlimited.

@@ -64,6 +64,7 @@ func (n *node) serveAPI(p *parts) error {
 	}
 	reader := newJobReader(n)
 	source := n.source(reader)
+	service.Orders = n.orders(&source)
 	answers := &jobs.Service{Source: &source, Now: n.Now, Log: n.Log, Program: n.API.Program}
 	handler, err := api.Handler(service, answers.Questions(), n.Log)
 	if err != nil {

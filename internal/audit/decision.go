@@ -94,7 +94,7 @@ func positionOf(p eventlog.Position) Position {
 
 // Other is a record other than a decision, as `--all` prints it.
 type Other struct {
-	Record       string   `json:"record"` // NotDecided, Parked, RetryReady, or that of a group
+	Record       string   `json:"record"` // NotDecided, Parked, RetryReady, OrderAnswered, or that of a group
 	Partition    int      `json:"partition"`
 	Position     Position `json:"position"`
 	Reason       string   `json:"reason,omitempty"`
@@ -108,7 +108,7 @@ type Other struct {
 	Index        *uint32  `json:"index,omitempty"`
 	Generation   *uint32  `json:"generation,omitempty"` // of the unit, after the record
 	State        string   `json:"state,omitempty"`      // of UnitEnded and GroupEnded
-	Action       string   `json:"action,omitempty"`     // of UnitEnded
+	Action       string   `json:"action,omitempty"`     // of UnitEnded, and of OrderAnswered: Retry or GiveUp
 	Rule         string   `json:"rule,omitempty"`
 	RestartsUsed *uint32  `json:"restartsUsed,omitempty"`
 	MaxRestarts  *uint32  `json:"maxRestarts,omitempty"`
@@ -118,9 +118,12 @@ type Other struct {
 	Success      *Success `json:"success,omitempty"`
 	EventTime    string   `json:"eventTime,omitempty"`
 	RetryAfter   string   `json:"retryAfter,omitempty"`
-	Event        uint32   `json:"event,omitempty"`  // index in the message, from 1
-	Raw          []byte   `json:"raw,omitempty"`    // base64
-	SHA256       string   `json:"sha256,omitempty"` // if the bytes are not kept
+	Order        string   `json:"order,omitempty"`   // id of an order, as the next two
+	Author       string   `json:"author,omitempty"`  // who gave it; Reason is why
+	Refusal      string   `json:"refusal,omitempty"` // why it is not carried out
+	Event        uint32   `json:"event,omitempty"`   // index in the message, from 1
+	Raw          []byte   `json:"raw,omitempty"`     // base64
+	SHA256       string   `json:"sha256,omitempty"`  // if the bytes are not kept
 	Length       uint64   `json:"length,omitempty"`
 	Superseded   bool     `json:"superseded,omitempty"`
 }
@@ -177,6 +180,8 @@ func OtherOf(partition int, r chain.Record) (Other, bool) {
 			Record: "RetryReady", Partition: partition, Position: positionOf(r.Position),
 			JobID: r.JobID, RunID: r.RunID, RetryAfter: timeOf(r.RetryAfter),
 		}, true
+	case *chain.OrderAnswered:
+		return orderOther(partition, r), true
 	}
 	return groupOther(partition, r)
 }

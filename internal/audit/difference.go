@@ -128,6 +128,8 @@ func identity(r chain.Record) string {
 		return fmt.Sprint(r.Change, " ", r.Position, r.JobID)
 	case *chain.UnitEnded:
 		return fmt.Sprint("unit ", r.Position, r.Member.Group, " ", r.Member.Part, r.Member.Replica)
+	case *chain.OrderAnswered:
+		return fmt.Sprint("order ", r.Position, r.JobID, " ", r.OrderID)
 	case *chain.GroupEnded:
 		return fmt.Sprint("group ", r.Position, r.Group)
 	}

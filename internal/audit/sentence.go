@@ -167,6 +167,8 @@ func Describe(r chain.Record) string {
 		return fmt.Sprintf("Parked %s of %d bytes at %v", r.Reason, max(uint64(len(r.Raw)), r.Length), r.Position)
 	case *chain.RetryReady:
 		return fmt.Sprintf("RetryReady on run %s of job %s", r.RunID, r.JobID)
+	case *chain.OrderAnswered:
+		return describeOrder(r)
 	}
 	if s := describeGroup(r); s != "" {
 		return s

@@ -110,6 +110,9 @@ func newRecord(n fieldNumber) Record {
 	case fieldStateRebuilt:
 		return &StateRebuilt{From: eventlog.Start}
 	}
+	if n == fieldOrderAnswered {
+		return &OrderAnswered{Position: eventlog.Start}
+	}
 	return newGroupRecord(n)
 }
 

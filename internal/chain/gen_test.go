@@ -130,6 +130,17 @@ var record = rapid.OneOf(
 			State: draw(t, "state", policy.GroupHalted), Reason: draw(t, "reason", policy.ReachedMaxRestarts), Rule: text.Draw(t, "rule"),
 		}
 	}),
+	rapid.Custom(func(t *rapid.T) chain.Record {
+		r := &chain.OrderAnswered{
+			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), JobID: text.Draw(t, "job"), RunID: text.Draw(t, "run"),
+			OrderID: text.Draw(t, "order"), Action: draw(t, "action", policy.OrderGiveUp), Author: text.Draw(t, "author"), Reason: text.Draw(t, "reason"),
+			Time: nanos.Draw(t, "time"), Refusal: draw(t, "refusal", policy.RefusedKill), Generation: number.Draw(t, "generation"),
+			RetryAfter: nanos.Draw(t, "after"), PodName: text.Draw(t, "pod"), AvoidNodes: texts.Draw(t, "avoid"), NodesLeftOut: small.Draw(t, "left out"),
+		}
+		r.ReadyAfter = rapid.OneOf(rapid.Just(r.RetryAfter), nanos).Draw(t, "ready")
+		fill(t, "digest", r.PolicySet[:])
+		return r
+	}),
 	rapid.Custom(func(t *rapid.T) chain.Record { return &chain.SemanticsActivated{Version: small.Draw(t, "version")} }),
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		r := &chain.OwnerClaim{Epoch: number.Draw(t, "epoch"), LastSeq: number.Draw(t, "seq"), Partitions: small.Draw(t, "partitions")}

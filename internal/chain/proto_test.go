@@ -75,6 +75,14 @@ func recordOf(m *pb.Record) chain.Record {
 			Position: positionOf(e.Position), Queue: e.Queue, JobSet: e.JobSet, Group: e.Group,
 			State: policy.GroupState(e.State), Reason: policy.UnitReason(e.Reason), Rule: e.Rule,
 		}
+	case *pb.Record_OrderAnswered:
+		o := r.OrderAnswered
+		return &chain.OrderAnswered{
+			Position: positionOf(o.Position), Queue: o.Queue, JobSet: o.JobSet, JobID: o.JobId, RunID: o.RunId, OrderID: o.OrderId,
+			Action: policy.OrderAction(o.Action), Author: o.Author, Reason: o.Reason, Time: o.Time, Refusal: policy.Refusal(o.Refusal),
+			Generation: o.Generation, PolicySet: [32]byte(o.PolicySet),
+			RetryAfter: o.RetryAfter, ReadyAfter: o.RetryAfter - o.ReadyEarly, PodName: o.PodName, AvoidNodes: o.AvoidNodes, NodesLeftOut: o.NodesLeftOut,
+		}
 	case *pb.Record_HistoryAccepted:
 		return &chain.HistoryAccepted{By: r.HistoryAccepted.By}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Record is one of Decision, NotDecided, Parked, RetryReady, PolicyActivated,
 // SemanticsActivated, OwnerClaim, HistoryAccepted, StateRebuilt, GroupBound, GroupFinding,
-// MemberChange, UnitEnded and GroupEnded, as a pointer.
+// MemberChange, UnitEnded, GroupEnded and OrderAnswered, as a pointer.
 type Record interface {
 	// FromInput reports whether the record follows from an input message, and is
 	// therefore part of the running hash.
@@ -244,6 +244,8 @@ func PositionOf(r Record) (eventlog.Position, bool) {
 	case *UnitEnded:
 		return r.Position, true
 	case *GroupEnded:
+		return r.Position, true
+	case *OrderAnswered:
 		return r.Position, true
 	}
 	return eventlog.Position{}, false

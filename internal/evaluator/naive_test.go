@@ -59,6 +59,9 @@ func TestAgainstNaiveModel(t *testing.T) {
 func compareHistory(t *testing.T, seed uint64) {
 	t.Helper()
 	h := model.Generate(seed, model.Options{Changes: seed%3 == 0, Lint: seed%5 == 0, Republished: seed%4 == 1, Versions: seed%2 == 1, Budgets: seed%7 < 3})
+	if seed%5 < 2 {
+		h = model.Ordered(h, seed)
+	}
 	want, _ := h.Run()
 	got, err := decideHistory(h)
 	if err != nil {

@@ -64,7 +64,11 @@ func groupHistory(seed uint64) model.History {
 	if seed%8 == 3 { // a log that an operator leaves as it is
 		newest = model.GroupsVersion
 	}
-	return model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1, Newest: newest, Budgets: budgets})
+	h := model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Large: seed%50 == 1, Newest: newest, Budgets: budgets})
+	if seed%5 == 0 {
+		h = model.Ordered(h, seed)
+	}
+	return h
 }
 
 func compareGroups(t *testing.T, seed uint64) bool {

@@ -18,6 +18,7 @@ type partial struct {
 	units     []*chain.UnitEnded
 	bytes     map[string]bool // of the records of groups
 	refused   map[eventlog.Position]*chain.Parked
+	orders    map[[2]string]*chain.OrderAnswered // by job and order
 }
 
 // jobAt is a job in a message: an envelope may have records of several on it.
@@ -31,6 +32,7 @@ func partialOf(l *Logged, p *Processor) *partial {
 		p:         p,
 		decisions: make(map[[2]string]*chain.Decision, len(l.Records)), bound: map[jobAt]*chain.GroupBound{},
 		restarts: map[jobAt][]*chain.MemberChange{}, bytes: map[string]bool{}, refused: map[eventlog.Position]*chain.Parked{},
+		orders: map[[2]string]*chain.OrderAnswered{},
 	}
 	for i, r := range l.Records {
 		switch r := r.(type) {
@@ -48,6 +50,8 @@ func partialOf(l *Logged, p *Processor) *partial {
 			s.units = append(s.units, r)
 		case *chain.GroupEnded:
 			s.bytes[string(l.Bytes[i])] = true
+		case *chain.OrderAnswered:
+			s.orders[[2]string{r.JobID, r.OrderID}] = r
 		case *chain.Parked:
 			if r.Reason == events.TooLarge {
 				s.refused[r.Position] = r

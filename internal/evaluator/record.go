@@ -59,6 +59,8 @@ func (p *Processor) recordOf(e projection.Effect) chain.Record {
 		}
 	case *projection.GroupEnd:
 		return &chain.GroupEnded{Position: p.at, Queue: e.Group.Queue, JobSet: e.Group.Set, Group: e.Group.Name, State: e.State, Reason: e.Reason, Rule: e.Rule}
+	case *projection.Order:
+		return p.answered(e)
 	case *projection.Readiness:
 		return &chain.RetryReady{Position: p.at, JobID: e.JobID, RunID: e.RunID, RetryAfter: e.RetryAfter}
 	}

@@ -53,6 +53,8 @@ const (
 	sinceRulesFirst = 4
 	// sinceBudgets has retry budgets (semantics.md 14). Before, they have no effect.
 	sinceBudgets = 5
+	// SinceOrders carries out orders of operators (semantics.md 16). Before, they are passed over.
+	SinceOrders = 5
 )
 
 // featuresOf returns what the state needs to know about a version.
@@ -62,6 +64,7 @@ func featuresOf(p *Progress) projection.Features {
 		Groups: semantics >= sinceGroups, Successors: semantics >= sinceSuccessors, DueAgain: semantics >= sinceDueAgain,
 		Durations: semantics >= sinceRunDuration, RulesFirst: semantics >= sinceRulesFirst,
 		Partitions: p.Partitions,
+		Orders:     semantics >= SinceOrders,
 	}
 }
 

@@ -146,14 +146,14 @@ func (j *Job) Terminating() bool {
 }
 
 // GroupRecord is a record of a group other than a decision: chain.GroupBound,
-// GroupFinding, MemberChange, UnitEnded or GroupEnded.
+// GroupFinding, MemberChange, UnitEnded or GroupEnded. Or it is an OrderAnswered, which has no group.
 type GroupRecord struct {
 	Where
-	Acted   bool   // of MemberChange: it changed the job
+	Acted   bool   // of MemberChange and OrderAnswered: it changed the job
 	Name    string // of the record
 	GroupID string
 	JobID   string // "" of UnitEnded and GroupEnded
-	RunID   string // of MemberChange
+	RunID   string // of MemberChange and OrderAnswered
 	Raw     []byte // the record, as in the decision log
 }
 
@@ -167,7 +167,7 @@ func (r *GroupRecord) Record() (chain.Record, error) {
 }
 
 // NewGroupRecord returns the row of a record, without its place; nil if it is none of a
-// group.
+// group, and no answer to an order.
 func NewGroupRecord(r chain.Record) *GroupRecord {
 	var row *GroupRecord
 	switch r := r.(type) {
@@ -179,6 +179,8 @@ func NewGroupRecord(r chain.Record) *GroupRecord {
 		row = &GroupRecord{Name: r.Change.String(), GroupID: GroupID(r.Queue, r.JobSet, r.Member.Group), JobID: r.JobID, RunID: r.RunID}
 	case *chain.UnitEnded:
 		row = &GroupRecord{Name: "UnitEnded", GroupID: GroupID(r.Queue, r.JobSet, r.Member.Group)}
+	case *chain.OrderAnswered:
+		row = &GroupRecord{Name: "OrderAnswered", JobID: r.JobID, RunID: r.RunID}
 	case *chain.GroupEnded:
 		row = &GroupRecord{Name: "GroupEnded", GroupID: GroupID(r.Queue, r.JobSet, r.Group)}
 	default:

@@ -84,6 +84,8 @@ type Moded interface {
 	// IngestMode returns the mode in which an ingester writes Armada's tables, as in
 	// --mode; empty: no ingester does, or its mode is unknown.
 	IngestMode(partition int) (string, error)
+	// InArmada reports whether Armada's tables still have a job.
+	InArmada(job string) (bool, error)
 }
 
 // RecordFilter selects records; the zero value selects all.

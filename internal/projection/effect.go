@@ -6,7 +6,7 @@ import (
 )
 
 // Effect is one thing that happened because of a message: a *ParkedEvent, *Failure, *Binding, *Finding, *MemberChange,
-// *UnitEnd, *GroupEnd or *Readiness. There is a record of each, in the order of Effects.
+// *UnitEnd, *GroupEnd, *Order or *Readiness. There is a record of each, in the order of Effects.
 type Effect interface{ effect() }
 
 func (*ParkedEvent) effect()  {}
@@ -16,6 +16,7 @@ func (*Finding) effect()      {}
 func (*MemberChange) effect() {}
 func (*UnitEnd) effect()      {}
 func (*GroupEnd) effect()     {}
+func (*Order) effect()        {}
 func (*Readiness) effect()    {}
 
 // Effects returns what has happened because of the current message so far; after Process, all of it. It is valid until the
@@ -51,6 +52,8 @@ type Questions interface {
 	// longest grace of the pods that may still run: its own, or in a gang that of any member;
 	// graceSeconds is negative if there is none.
 	RestartAt(j *Job, base, graceSeconds int64) (int64, error)
+	// Answer returns what becomes of an order. Its Answer says whether the state refuses it.
+	Answer(o *Order) (OrderAnswer, error)
 	// UnitEnded returns what to do about a unit that ended; false: nothing.
 	UnitEnded(u *UnitEnd) (Verdict, bool)
 }
@@ -62,6 +65,7 @@ type Features struct {
 	Durations  bool   // it is kept since when a run runs
 	DueAgain   bool   // a group that came due comes due again if a policy generation makes the horizon longer
 	RulesFirst bool   // rules of a group say in which order failures of one message are decided
+	Orders     bool   // operators can order what becomes of a job
 	Partitions uint32 // of events, by which floors of budgets are divided
 }
 

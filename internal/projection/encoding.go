@@ -12,6 +12,7 @@ var ErrCorrupt = errors.New("stored state is corrupt")
 // The first byte of every record is its version.
 const (
 	jobVersion  = 1
+	ordered     = 2 // of a job with orders
 	runVersion  = 1
 	metaVersion = 1
 )
@@ -147,6 +148,10 @@ func (d *decoder) done(what string) error {
 
 func appendJob(b []byte, j *Job) []byte {
 	e := encoder{append(b, jobVersion)}
+	if len(j.Orders) > 0 {
+		e.b[len(b)] = ordered
+		e.strings(j.Orders)
+	}
 	e.bools(j.Known, j.FailFast, j.CancelRequested, j.Cancelled, j.Ended, j.Verdict, j.Older, j.Succeeded)
 	e.string(j.Queue)
 	e.string(j.Set)
@@ -205,10 +210,13 @@ func (d *decoder) member() *Member {
 
 func decodeJob(id string, b []byte) (*Job, error) {
 	d := decoder{b: b}
-	if err := d.version(jobVersion, "job"); err != nil {
+	j := &Job{ID: id}
+	if len(b) > 0 && b[0] == ordered {
+		d.b = b[1:]
+		j.Orders = d.strings()
+	} else if err := d.version(jobVersion, "job"); err != nil {
 		return nil, err
 	}
-	j := &Job{ID: id}
 	d.bools(&j.Known, &j.FailFast, &j.CancelRequested, &j.Cancelled, &j.Ended, &j.Verdict, &j.Older, &j.Succeeded)
 	j.Queue, j.Set = d.string(), d.string()
 	j.RetryPolicies, j.GangID, j.GangSize = d.string(), d.string(), d.string()

@@ -56,7 +56,7 @@ var anyJob = rapid.Custom(func(t *rapid.T) *Job {
 		RetryPolicies: name.Draw(t, "policies"), FailFast: yes("fail fast"), GangID: name.Draw(t, "gang"), GangSize: name.Draw(t, "size"),
 		InitContainers: names.Draw(t, "init"), GraceSeconds: nanos.Draw(t, "grace"),
 		Runs: count.Draw(t, "runs"), Open: count.Draw(t, "open"), Older: yes("older"), FailedNodes: names.Draw(t, "nodes"),
-		Granted: count.Draw(t, "granted"), LegacyReturns: count.Draw(t, "legacy"),
+		Granted: count.Draw(t, "granted"), LegacyReturns: count.Draw(t, "legacy"), Orders: names.Draw(t, "orders"),
 		CancelRequested: yes("requested"), Cancelled: yes("cancelled"), Ended: yes("ended"), Verdict: yes("verdict"),
 		EndedAt: nanos.Draw(t, "ended at"), FirstSeen: nanos.Draw(t, "first seen"), VerdictAt: nanos.Draw(t, "verdict at"),
 	}

@@ -21,6 +21,8 @@ type message struct {
 	groups []*groupEntry // touched
 	due    []*groupEntry // whose horizon has passed
 
+	orders []Order
+
 	visited int // members of groups that it looks at without an event of theirs
 }
 
@@ -69,7 +71,7 @@ const (
 // Process processes one message, whose times are resolved. What happens stands in Effects: first the events that cannot be
 // processed; while the others are folded, the jobs that become members of groups; then each failed
 // run in order of failure, or as Order says of those of a group (decided and applied before the next
-// one is settled), what follows in groups, and the retries that became ready. After an error the state
+// one is settled), what follows in groups, the answers to orders, and the retries that became ready. After an error the state
 // must be discarded.
 func (s *State) Process(seq *events.Sequence, f Features, q Questions) error {
 	clear(s.msg.effects)
@@ -91,6 +93,9 @@ func (s *State) Process(seq *events.Sequence, f Features, q Questions) error {
 	if len(s.msg.groups) > 0 || len(s.msg.due) > 0 || s.recheck.going {
 		s.settleGroups()
 	}
+	if err := s.answer(seq.Queue, seq.JobSet); err != nil {
+		return err
+	}
 	s.markReady()
 	s.reindex()
 	return s.err
@@ -100,7 +105,7 @@ func (s *State) Process(seq *events.Sequence, f Features, q Questions) error {
 func (s *State) park(seq *events.Sequence) {
 	s.msg.parked = s.msg.parked[:0]
 	for i := range seq.Events {
-		if why := seq.Events[i].Missing(); why != events.UnknownParkReason {
+		if why := seq.Events[i].Missing(); why != events.UnknownParkReason && !s.passesOver(&seq.Events[i]) {
 			s.msg.parked = append(s.msg.parked, ParkedEvent{Reason: why, Event: uint32(i + 1), Raw: seq.Events[i].Raw})
 		}
 	}
@@ -111,18 +116,25 @@ func (s *State) fold(seq *events.Sequence) {
 	clear(s.msg.failures)
 	s.msg.failures = s.msg.failures[:0]
 	s.msg.proofs, s.msg.proven = s.msg.proofs[:0], s.msg.proven[:0]
+	clear(s.msg.orders)
+	s.msg.orders = s.msg.orders[:0]
 	for i := range seq.Events {
 		s.Watermark = max(s.Watermark, seq.Events[i].Time)
 	}
 	s.forget()
 	for i := range seq.Events {
 		ev := &seq.Events[i]
-		if ev.Missing() == events.UnknownParkReason {
+		if ev.Missing() == events.UnknownParkReason && !s.passesOver(ev) {
 			s.foldEvent(seq, ev)
 		}
 	}
 	s.classify()
 	s.markSucceeded()
+}
+
+// passesOver reports whether the version in force does not know an event's kind.
+func (s *State) passesOver(ev *events.Event) bool {
+	return ev.Kind == events.JobOrder && !s.msg.features.Orders
 }
 
 func (s *State) foldEvent(seq *events.Sequence, ev *events.Event) {
@@ -153,6 +165,9 @@ func (s *State) foldEvent(seq *events.Sequence, ev *events.Event) {
 		s.gone(e, s.runOrNote(e, ev.RunID))
 	case events.KnownRun, events.EndedRun:
 		s.republished(ev)
+	case events.JobOrder:
+		e := s.keep(ev.JobID)
+		s.msg.orders = append(s.msg.orders, Order{Order: ev.Order, JobID: e.id, RunID: ev.RunID, Time: ev.Time, Job: e.job, entry: e})
 	default:
 		s.foldRun(ev)
 	}

@@ -31,13 +31,14 @@ type Job struct {
 	LegacyReturns uint32      // decided returned leases that were attempted
 
 	CancelRequested bool
-	Cancelled       bool  // there was a CancelledJob
-	Ended           bool  // succeeded, cancelled, rejected or failed by us
-	Succeeded       bool  // ended by a JobSucceeded
-	EndedAt         int64 // watermark at its end
-	FirstSeen       int64 // watermark when the first information about it was kept
-	Verdict         bool  // the latest run has the scheduler's own terminal verdict
-	VerdictAt       int64 // watermark at that verdict
+	Cancelled       bool     // there was a CancelledJob
+	Ended           bool     // succeeded, cancelled, rejected or failed by us
+	Succeeded       bool     // ended by a JobSucceeded
+	EndedAt         int64    // watermark at its end
+	FirstSeen       int64    // watermark when the first information about it was kept
+	Orders          []string // ids of the last orders on it that were answered
+	Verdict         bool     // the latest run has the scheduler's own terminal verdict
+	VerdictAt       int64    // watermark at that verdict
 }
 
 // RuleCount is the number of retries that one rule granted to the job.

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// named returns the job that an event names, or "". Passing: the event alone does not
+// named returns the job that an event names, or "": an order changes nothing but by its answer. Passing: the event alone does not
 // make the job known. An event that lacks a required id names nothing; there is a Parked
 // record of it.
 func named(ev *events.Event, full *pb.Event) (job string, passing bool) {
@@ -18,7 +18,7 @@ func named(ev *events.Event, full *pb.Event) (job string, passing bool) {
 	case *pb.Event_JobRequeued:
 		return e.JobRequeued.GetJobId(), true
 	}
-	if ev.Missing() != events.UnknownParkReason {
+	if ev.Missing() != events.UnknownParkReason || ev.Kind == events.JobOrder {
 		return "", false
 	}
 	return ev.JobID, ev.Kind == events.JobErrors && ev.Error == nil

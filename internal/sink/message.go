@@ -139,6 +139,8 @@ func (m *Message) causes(r chain.Record) bool {
 		return m.reports(r.JobID, r.RunID, true)
 	case *chain.RetryReady:
 		return m.reports(r.JobID, r.RunID, false)
+	case *chain.OrderAnswered:
+		return m.orders(r.JobID, r.OrderID)
 	case *chain.GroupBound:
 		return m.submits(r.JobID)
 	case *chain.GroupFinding:

@@ -34,7 +34,11 @@ func (f *fold) records() {
 			f.fresh.Parked = append(f.fresh.Parked, &jobdb.Parked{Where: where, Parked: *r})
 		default:
 			if row := jobdb.NewGroupRecord(r); row != nil {
-				f.Acted[i] = f.groupRecord(r)
+				if o, ok := r.(*chain.OrderAnswered); ok {
+					f.Acted[i] = f.order(o)
+				} else {
+					f.Acted[i] = f.groupRecord(r)
+				}
 				row.Where, row.Acted = where, f.Acted[i]
 				f.fresh.GroupRecords = append(f.fresh.GroupRecords, row)
 			}

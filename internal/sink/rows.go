@@ -138,6 +138,8 @@ func (r *Rows) Keys(messages []Message) jobdb.Keys {
 				n.named(rec.JobID, rec.RunID)
 			case *chain.RetryReady:
 				n.named(rec.JobID, rec.RunID)
+			case *chain.OrderAnswered:
+				n.named(rec.JobID, rec.RunID)
 			}
 		}
 	}

@@ -1227,6 +1227,242 @@ func (x *ReleaseRequest) GetDryRun() bool {
 	return false
 }
 
+type OrderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                        // Retry or GiveUp
+	Jobs          []string               `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`                            // whole ids; or
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                          // the jobs of a job set in this queue
+	JobSet        string                 `protobuf:"bytes,4,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`          // that failed (Retry), or wait for a retry (GiveUp)
+	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`                             // if there are more jobs, none is ordered; 0: 1
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                        // required
+	RequestId     string                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // makes a repeated request one order
+	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderRequest) Reset() {
+	*x = OrderRequest{}
+	mi := &file_internal_api_pb_policies_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderRequest) ProtoMessage() {}
+
+func (x *OrderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_policies_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
+func (*OrderRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *OrderRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *OrderRequest) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *OrderRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *OrderRequest) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *OrderRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *OrderRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OrderRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *OrderRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type OrderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Order         string                 `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"` // its id, in the decision log
+	Jobs          []*OrderedJob          `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderResponse) Reset() {
+	*x = OrderResponse{}
+	mi := &file_internal_api_pb_policies_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderResponse) ProtoMessage() {}
+
+func (x *OrderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_policies_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderResponse.ProtoReflect.Descriptor instead.
+func (*OrderResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *OrderResponse) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *OrderResponse) GetJobs() []*OrderedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type OrderedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	JobSet        string                 `protobuf:"bytes,3,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`
+	RunId         string                 `protobuf:"bytes,4,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // its latest run
+	Refusal       string                 `protobuf:"bytes,5,opt,name=refusal,proto3" json:"refusal,omitempty"`          // as the decision log would say, or NotFound; empty: it is not refused now
+	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`                  // the same in a sentence
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderedJob) Reset() {
+	*x = OrderedJob{}
+	mi := &file_internal_api_pb_policies_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderedJob) ProtoMessage() {}
+
+func (x *OrderedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_pb_policies_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderedJob.ProtoReflect.Descriptor instead.
+func (*OrderedJob) Descriptor() ([]byte, []int) {
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *OrderedJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *OrderedJob) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *OrderedJob) GetJobSet() string {
+	if x != nil {
+		return x.JobSet
+	}
+	return ""
+}
+
+func (x *OrderedJob) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *OrderedJob) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *OrderedJob) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type BrakeState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -1244,7 +1480,7 @@ type BrakeState struct {
 
 func (x *BrakeState) Reset() {
 	*x = BrakeState{}
-	mi := &file_internal_api_pb_policies_proto_msgTypes[16]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1492,7 @@ func (x *BrakeState) String() string {
 func (*BrakeState) ProtoMessage() {}
 
 func (x *BrakeState) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_pb_policies_proto_msgTypes[16]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1505,7 @@ func (x *BrakeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrakeState.ProtoReflect.Descriptor instead.
 func (*BrakeState) Descriptor() ([]byte, []int) {
-	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{16}
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BrakeState) GetQueue() string {
@@ -1343,7 +1579,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_internal_api_pb_policies_proto_msgTypes[17]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1591,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_pb_policies_proto_msgTypes[17]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1604,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{17}
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{20}
 }
 
 type StatusResponse struct {
@@ -1384,7 +1620,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_internal_api_pb_policies_proto_msgTypes[18]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1632,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_pb_policies_proto_msgTypes[18]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1645,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{18}
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatusResponse) GetGeneration() uint64 {
@@ -1458,7 +1694,7 @@ type PartitionStatus struct {
 
 func (x *PartitionStatus) Reset() {
 	*x = PartitionStatus{}
-	mi := &file_internal_api_pb_policies_proto_msgTypes[19]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1706,7 @@ func (x *PartitionStatus) String() string {
 func (*PartitionStatus) ProtoMessage() {}
 
 func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_pb_policies_proto_msgTypes[19]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1719,7 @@ func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionStatus.ProtoReflect.Descriptor instead.
 func (*PartitionStatus) Descriptor() ([]byte, []int) {
-	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{19}
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PartitionStatus) GetPartition() int32 {
@@ -1521,7 +1757,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_internal_api_pb_policies_proto_msgTypes[20]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1769,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_pb_policies_proto_msgTypes[20]
+	mi := &file_internal_api_pb_policies_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1782,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{20}
+	return file_internal_api_pb_policies_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Source) GetAddress() string {
@@ -1722,7 +1958,28 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x05 \x01(\bR\x03all\x12\x14\n" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xeb\x02\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xcb\x01\n" +
+	"\fOrderRequest\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x04 \x01(\tR\x06jobSet\x12\x10\n" +
+	"\x03max\x18\x05 \x01(\rR\x03max\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\tR\trequestId\x12\x17\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\"U\n" +
+	"\rOrderResponse\x12\x14\n" +
+	"\x05order\x18\x01 \x01(\tR\x05order\x12.\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1a.refloat.api.v1.OrderedJobR\x04jobs\"\x95\x01\n" +
+	"\n" +
+	"OrderedJob\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x15\n" +
+	"\x06run_id\x18\x04 \x01(\tR\x05runId\x12\x18\n" +
+	"\arefusal\x18\x05 \x01(\tR\arefusal\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\xeb\x02\n" +
 	"\n" +
 	"BrakeState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
@@ -1757,7 +2014,8 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12?\n" +
 	"\rfailing_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffailingSince\x12%\n" +
 	"\x0enot_understood\x18\x05 \x03(\tR\rnotUnderstood\x12'\n" +
-	"\x0fmissing_default\x18\x06 \x01(\tR\x0emissingDefault2\xb3\t\n" +
+	"\x0fmissing_default\x18\x06 \x01(\tR\x0emissingDefault2\x98\n" +
+	"\n" +
 	"\bPolicies\x12`\n" +
 	"\x04List\x12\x1b.refloat.api.v1.ListRequest\x1a\x1c.refloat.api.v1.ListResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/refloat/v1/resources\x12\x88\x01\n" +
 	"\x03Get\x12\x1a.refloat.api.v1.GetRequest\x1a\x18.refloat.api.v1.Resource\"K\x82\xd3\xe4\x93\x02EZ\x1e\x12\x1c/refloat/v1/resources/{kind}\x12#/refloat/v1/resources/{kind}/{name}\x12h\n" +
@@ -1769,6 +2027,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\bRollBack\x12\x1f.refloat.api.v1.RollBackRequest\x1a\x16.refloat.api.v1.Change\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/refloat/v1/rollback\x12\\\n" +
 	"\x05Brake\x12\x1c.refloat.api.v1.BrakeRequest\x1a\x16.refloat.api.v1.Change\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/refloat/v1/brakes\x12h\n" +
 	"\aRelease\x12\x1e.refloat.api.v1.ReleaseRequest\x1a\x16.refloat.api.v1.Change\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/refloat/v1/brakes:release\x12c\n" +
+	"\x05Order\x12\x1c.refloat.api.v1.OrderRequest\x1a\x1d.refloat.api.v1.OrderResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/refloat/v1/orders\x12c\n" +
 	"\x06Status\x12\x1d.refloat.api.v1.StatusRequest\x1a\x1e.refloat.api.v1.StatusResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/refloat/v1/statusB,Z*github.com/refloat/refloat/internal/api/pbb\x06proto3"
 
 var (
@@ -1783,7 +2042,7 @@ func file_internal_api_pb_policies_proto_rawDescGZIP() []byte {
 	return file_internal_api_pb_policies_proto_rawDescData
 }
 
-var file_internal_api_pb_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_internal_api_pb_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_internal_api_pb_policies_proto_goTypes = []any{
 	(*Resource)(nil),              // 0: refloat.api.v1.Resource
 	(*ListRequest)(nil),           // 1: refloat.api.v1.ListRequest
@@ -1801,66 +2060,72 @@ var file_internal_api_pb_policies_proto_goTypes = []any{
 	(*RollBackRequest)(nil),       // 13: refloat.api.v1.RollBackRequest
 	(*BrakeRequest)(nil),          // 14: refloat.api.v1.BrakeRequest
 	(*ReleaseRequest)(nil),        // 15: refloat.api.v1.ReleaseRequest
-	(*BrakeState)(nil),            // 16: refloat.api.v1.BrakeState
-	(*StatusRequest)(nil),         // 17: refloat.api.v1.StatusRequest
-	(*StatusResponse)(nil),        // 18: refloat.api.v1.StatusResponse
-	(*PartitionStatus)(nil),       // 19: refloat.api.v1.PartitionStatus
-	(*Source)(nil),                // 20: refloat.api.v1.Source
-	(*structpb.Struct)(nil),       // 21: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*OrderRequest)(nil),          // 16: refloat.api.v1.OrderRequest
+	(*OrderResponse)(nil),         // 17: refloat.api.v1.OrderResponse
+	(*OrderedJob)(nil),            // 18: refloat.api.v1.OrderedJob
+	(*BrakeState)(nil),            // 19: refloat.api.v1.BrakeState
+	(*StatusRequest)(nil),         // 20: refloat.api.v1.StatusRequest
+	(*StatusResponse)(nil),        // 21: refloat.api.v1.StatusResponse
+	(*PartitionStatus)(nil),       // 22: refloat.api.v1.PartitionStatus
+	(*Source)(nil),                // 23: refloat.api.v1.Source
+	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
 }
 var file_internal_api_pb_policies_proto_depIdxs = []int32{
-	21, // 0: refloat.api.v1.Resource.document:type_name -> google.protobuf.Struct
+	24, // 0: refloat.api.v1.Resource.document:type_name -> google.protobuf.Struct
 	0,  // 1: refloat.api.v1.ListResponse.resources:type_name -> refloat.api.v1.Resource
-	16, // 2: refloat.api.v1.ListResponse.brakes:type_name -> refloat.api.v1.BrakeState
-	21, // 3: refloat.api.v1.CreateRequest.document:type_name -> google.protobuf.Struct
-	21, // 4: refloat.api.v1.UpdateRequest.document:type_name -> google.protobuf.Struct
-	21, // 5: refloat.api.v1.ApplyRequest.documents:type_name -> google.protobuf.Struct
+	19, // 2: refloat.api.v1.ListResponse.brakes:type_name -> refloat.api.v1.BrakeState
+	24, // 3: refloat.api.v1.CreateRequest.document:type_name -> google.protobuf.Struct
+	24, // 4: refloat.api.v1.UpdateRequest.document:type_name -> google.protobuf.Struct
+	24, // 5: refloat.api.v1.ApplyRequest.documents:type_name -> google.protobuf.Struct
 	9,  // 6: refloat.api.v1.Change.changes:type_name -> refloat.api.v1.ResourceChange
 	12, // 7: refloat.api.v1.HistoryResponse.generations:type_name -> refloat.api.v1.Generation
-	22, // 8: refloat.api.v1.Generation.time:type_name -> google.protobuf.Timestamp
+	25, // 8: refloat.api.v1.Generation.time:type_name -> google.protobuf.Timestamp
 	9,  // 9: refloat.api.v1.Generation.changes:type_name -> refloat.api.v1.ResourceChange
-	16, // 10: refloat.api.v1.Generation.brakes:type_name -> refloat.api.v1.BrakeState
-	22, // 11: refloat.api.v1.BrakeRequest.paused_until:type_name -> google.protobuf.Timestamp
-	22, // 12: refloat.api.v1.BrakeRequest.avoided_until:type_name -> google.protobuf.Timestamp
-	22, // 13: refloat.api.v1.BrakeRequest.trusted_until:type_name -> google.protobuf.Timestamp
-	22, // 14: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
-	22, // 15: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
-	22, // 16: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
-	22, // 17: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
-	19, // 18: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
-	16, // 19: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
-	20, // 20: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
-	22, // 21: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
-	22, // 22: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
-	22, // 23: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
-	1,  // 24: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
-	3,  // 25: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
-	4,  // 26: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
-	5,  // 27: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
-	6,  // 28: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
-	7,  // 29: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
-	10, // 30: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
-	13, // 31: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
-	14, // 32: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
-	15, // 33: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
-	17, // 34: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
-	2,  // 35: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
-	0,  // 36: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
-	8,  // 37: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
-	8,  // 38: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
-	8,  // 39: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
-	8,  // 40: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
-	11, // 41: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
-	8,  // 42: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
-	8,  // 43: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
-	8,  // 44: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
-	18, // 45: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
-	35, // [35:46] is the sub-list for method output_type
-	24, // [24:35] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	19, // 10: refloat.api.v1.Generation.brakes:type_name -> refloat.api.v1.BrakeState
+	25, // 11: refloat.api.v1.BrakeRequest.paused_until:type_name -> google.protobuf.Timestamp
+	25, // 12: refloat.api.v1.BrakeRequest.avoided_until:type_name -> google.protobuf.Timestamp
+	25, // 13: refloat.api.v1.BrakeRequest.trusted_until:type_name -> google.protobuf.Timestamp
+	18, // 14: refloat.api.v1.OrderResponse.jobs:type_name -> refloat.api.v1.OrderedJob
+	25, // 15: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
+	25, // 16: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
+	25, // 17: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
+	25, // 18: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
+	22, // 19: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
+	19, // 20: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
+	23, // 21: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
+	25, // 22: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
+	25, // 23: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
+	25, // 24: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
+	1,  // 25: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
+	3,  // 26: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
+	4,  // 27: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
+	5,  // 28: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
+	6,  // 29: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
+	7,  // 30: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
+	10, // 31: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
+	13, // 32: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
+	14, // 33: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
+	15, // 34: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
+	16, // 35: refloat.api.v1.Policies.Order:input_type -> refloat.api.v1.OrderRequest
+	20, // 36: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
+	2,  // 37: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
+	0,  // 38: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
+	8,  // 39: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
+	8,  // 40: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
+	8,  // 41: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
+	8,  // 42: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
+	11, // 43: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
+	8,  // 44: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
+	8,  // 45: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
+	8,  // 46: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
+	17, // 47: refloat.api.v1.Policies.Order:output_type -> refloat.api.v1.OrderResponse
+	21, // 48: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
+	37, // [37:49] is the sub-list for method output_type
+	25, // [25:37] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_policies_proto_init() }
@@ -1874,7 +2139,7 @@ func file_internal_api_pb_policies_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_pb_policies_proto_rawDesc), len(file_internal_api_pb_policies_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ const (
 	Policies_RollBack_FullMethodName = "/refloat.api.v1.Policies/RollBack"
 	Policies_Brake_FullMethodName    = "/refloat.api.v1.Policies/Brake"
 	Policies_Release_FullMethodName  = "/refloat.api.v1.Policies/Release"
+	Policies_Order_FullMethodName    = "/refloat.api.v1.Policies/Order"
 	Policies_Status_FullMethodName   = "/refloat.api.v1.Policies/Status"
 )
 
@@ -66,6 +67,9 @@ type PoliciesClient interface {
 	Brake(ctx context.Context, in *BrakeRequest, opts ...grpc.CallOption) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*Change, error)
+	// Order has single jobs retried once more, or given up, by an operator's own decision (docs/reference/semantics.md 16).
+	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
+	Order(ctx context.Context, in *OrderRequest, opts ...grpc.CallOption) (*OrderResponse, error)
 	// Status says what is in force, where and since when.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 }
@@ -178,6 +182,16 @@ func (c *policiesClient) Release(ctx context.Context, in *ReleaseRequest, opts .
 	return out, nil
 }
 
+func (c *policiesClient) Order(ctx context.Context, in *OrderRequest, opts ...grpc.CallOption) (*OrderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OrderResponse)
+	err := c.cc.Invoke(ctx, Policies_Order_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *policiesClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
@@ -220,6 +234,9 @@ type PoliciesServer interface {
 	Brake(context.Context, *BrakeRequest) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(context.Context, *ReleaseRequest) (*Change, error)
+	// Order has single jobs retried once more, or given up, by an operator's own decision (docs/reference/semantics.md 16).
+	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
+	Order(context.Context, *OrderRequest) (*OrderResponse, error)
 	// Status says what is in force, where and since when.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	mustEmbedUnimplementedPoliciesServer()
@@ -261,6 +278,9 @@ func (UnimplementedPoliciesServer) Brake(context.Context, *BrakeRequest) (*Chang
 }
 func (UnimplementedPoliciesServer) Release(context.Context, *ReleaseRequest) (*Change, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedPoliciesServer) Order(context.Context, *OrderRequest) (*OrderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Order not implemented")
 }
 func (UnimplementedPoliciesServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -466,6 +486,24 @@ func _Policies_Release_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Policies_Order_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OrderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PoliciesServer).Order(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Policies_Order_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PoliciesServer).Order(ctx, req.(*OrderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Policies_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -530,6 +568,10 @@ var Policies_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Policies_Release_Handler,
+		},
+		{
+			MethodName: "Order",
+			Handler:    _Policies_Order_Handler,
 		},
 		{
 			MethodName: "Status",

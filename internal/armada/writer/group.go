@@ -223,6 +223,8 @@ func (p *plan) member(a action) {
 		p.unhold(j, a.retryAfter)
 	case restarted:
 		p.restart(j, a)
+	case ordered:
+		p.order(j, a)
 	case stopped:
 		p.stop(j, a)
 	case lateLease:

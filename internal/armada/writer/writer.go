@@ -271,6 +271,10 @@ func (t *collector) record(r chain.Record) {
 		if j := t.jobs(r.JobID); j == nil || j.Submit.GangID == "" { // a gang waits for all of its pods
 			t.add(proven{r})
 		}
+	case *chain.OrderAnswered:
+		if storable(r.RunID) {
+			t.add(ordered{r, t.msg.Log.Position})
+		}
 	case *chain.MemberChange:
 		t.member(r)
 	}

@@ -46,6 +46,13 @@ func (q queries) IngestMode(partition int) (string, error) {
 	return mode, s.failed("mirror", err)
 }
 
+// InArmada reports whether Armada's tables still have a job: it prunes those that have ended.
+func (q queries) InArmada(job string) (there bool, err error) {
+	s := q.Source.(*source)
+	err = s.tx.QueryRow(s.ctx, "SELECT EXISTS (SELECT FROM jobs WHERE job_id = $1)", escape(job)).Scan(&there)
+	return there, s.failed("jobs", err)
+}
+
 // source lives as long as one View and carries its context.
 type source struct {
 	ctx     context.Context

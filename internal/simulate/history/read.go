@@ -236,7 +236,7 @@ func (h *History) happened(e *events.Event, full *pb.Event, at int64) {
 		h.reprioritised++
 		return
 	}
-	if !e.Kind.NamesJob() {
+	if !e.Kind.NamesJob() || e.Kind == events.JobOrder {
 		return
 	}
 	j := h.jobs[e.JobID]

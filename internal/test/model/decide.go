@@ -22,6 +22,7 @@ func (m *Model) decide(r *run, rec Record) Record {
 	rec = m.describe(r, v, rec)
 	if !v.retry {
 		// §1: a job ends "by our own JobFailed (not by one in shadow)".
+		r.denied = true
 		if !rec.Shadow {
 			m.end(j)
 		}

@@ -153,6 +153,9 @@ func (m *Model) fold(seq *pb.EventSequence, ev *pb.Event, t int64) string {
 		// is passed over when the job or run is not known.)
 		m.prove(m.kept(e.JobRunTerminated.JobId), e.JobRunTerminated.RunId)
 
+	case *pb.Event_JobOrder:
+		return m.takeOrder(e.JobOrder, t)
+
 	default:
 		// "Unknown kinds of event are passed over."
 		m.Seen["unknown kind of event"]++

@@ -23,6 +23,7 @@ type Model struct {
 	events    int    // events so far, the current one included
 	number    int64  // decisions so far
 	jobs      map[string]*job
+	orders    []order  // of the current message
 	failed    []*run   // of the current message, in order of failure
 	before    int      // number of the last event before the current message
 	records   []Record // by the current message, so far
@@ -62,6 +63,7 @@ type job struct {
 	runs      []*run // in the order in which they became known: the last is the latest
 	failures  []*run // in order of failure
 	decisions []decision
+	answered  []string       // ids of orders
 	anew      int            // so many decisions were made when its counts started anew (semantics.md 12.6)
 	proofs    map[string]int // run id to the number of the event that first proved its pod gone (§8)
 }
@@ -83,6 +85,7 @@ type run struct {
 	decided bool     // or left undecided
 	node    string   // fixed when the failure is decided
 
+	denied     bool  // decided as JobFailed
 	requeued   bool  // decided as JobRequeued,
 	retryAfter int64 // with this,
 	readyAfter int64 // which is this without the grace (§8)
@@ -119,6 +122,9 @@ const SuccessorsVersion = 4
 
 // BudgetsVersion is the version in which there are retry budgets (semantics.md 14).
 const BudgetsVersion = 5
+
+// OrdersVersion is the version in which operators order what becomes of a job (semantics.md 16).
+const OrdersVersion = 5
 
 // feature is something that SuccessorsVersion adds.
 type feature int
@@ -162,7 +168,7 @@ func (m *Model) Use(p Policies) {
 
 // Step processes the next message and returns its records, in this order:
 // Parked in event order, one per run that failed in order of failure, and
-// RetryReady in order of the events that proved.
+// the answers to orders, and RetryReady in order of the events that proved.
 func (m *Model) Step(msg Message) []Record {
 	m.messages++
 	m.records, m.current = nil, msg
@@ -197,7 +203,7 @@ func (m *Model) Step(msg Message) []Record {
 
 	// §1: "Events are folded in log order, and within a message in their order".
 	raws := rawEvents(msg.Payload)
-	m.failed, m.before = nil, m.events
+	m.failed, m.orders, m.before = nil, nil, m.events
 	for i, ev := range seq.Events {
 		m.events++
 		if reason := m.fold(&seq, ev, eventTime(ev, msg.Publish)); reason != "" {
@@ -249,6 +255,7 @@ func (m *Model) Step(msg Message) []Record {
 	m.release()
 	m.endGroups()
 	m.forgetMute()
+	m.answerOrders(&seq, msg)
 	return append(m.records, m.ready(msg)...)
 }
 

@@ -19,6 +19,8 @@ const (
 	NotDecided  Kind = "NotDecided"
 	Parked      Kind = "Parked"
 	RetryReady  Kind = "RetryReady"
+
+	OrderAnswered Kind = "OrderAnswered" // semantics.md 16
 )
 
 // The kinds of records about groups (semantics.md 12.9).
@@ -89,6 +91,7 @@ const (
 //	Generation                         | decisions on members, MemberRestart, UnitEnded
 //	UnitReason, GroupAction, GroupRule | decisions where the unit failed
 //	RestartsUsed, MaxRestarts          | the same, and UnitEnded
+//	OrderID, OrderAction, Author, Text | OrderAnswered, which has the refusal as its Reason
 //	the others                         | decisions (JobRequeued, JobFailed)
 //
 // Of records about groups: GroupBound has Policy, Shape, Success and MaxRestarts; GroupFinding the job and the Reason;
@@ -144,6 +147,10 @@ type Record struct {
 	BudgetFirsts int
 	BudgetLeft   int
 	BudgetAt     int64 // Unix nanoseconds
+
+	OrderID      string
+	OrderAction  int
+	Author, Text string // of an order; Text is its reason
 
 	Reason string
 	Event  int // Parked: index of the event in its message, from 1; 0: the whole message

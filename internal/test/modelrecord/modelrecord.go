@@ -67,6 +67,10 @@ func Of(r chain.Record) model.Record {
 		out.Kind, out.JobID, out.RunID, out.RetryAfter = model.RetryReady, r.JobID, r.RunID, r.RetryAfter
 	case *chain.Decision:
 		decision(&out, r)
+	case *chain.OrderAnswered:
+		out.Kind, out.Queue, out.JobSet, out.JobID, out.RunID, out.T = model.OrderAnswered, r.Queue, r.JobSet, r.JobID, r.RunID, r.Time
+		out.OrderID, out.OrderAction, out.Author, out.Text, out.Reason = r.OrderID, int(r.Action), r.Author, r.Reason, r.Refusal.String()
+		out.RetryAfter, out.PodName, out.AvoidNodes, out.NodesLeftOut = r.RetryAfter, r.PodName, r.AvoidNodes, int(r.NodesLeftOut)
 	default:
 		groupRecord(&out, r)
 	}

@@ -105,13 +105,16 @@ type history struct {
 
 func (w *world) newHistory(partitions int) history {
 	seed := w.rng.Uint64()
-	var messages []model.Message
+	var h model.History
 	if w.family != nil {
-		messages = model.GenerateGroups(seed, model.GroupOptions{Policies: &w.cfg.Sets.naive[w.family[0]], Steady: true}).Messages
+		h = model.GenerateGroups(seed, model.GroupOptions{Policies: &w.cfg.Sets.naive[w.family[0]], Steady: true})
 	} else {
-		messages = model.Generate(seed, model.Options{Republished: w.one(3)}).Messages
+		h = model.Generate(seed, model.Options{Republished: w.one(3)})
 	}
-	return history{messages: messages[:min(len(messages), 70/partitions)]}
+	if seed%3 == 0 {
+		h = model.Ordered(h, seed)
+	}
+	return history{messages: h.Messages[:min(len(h.Messages), 70/partitions)]}
 }
 
 func (w *world) fed() bool {

@@ -23,9 +23,13 @@ var (
 // simulated are the bugs that the simulation must catch.
 func simulated() []bug { return append(plantedProtocol(), plantedGroups()...) }
 
+// forModel are the bugs that the reference model must catch.
+func forModel() []bug { return append(plantedForModel(), plantedOrders()...) }
+
 // TestPlantedBugs breaks each rule that protocol.md marks ✂ and many of groups, one at a time, and
 // runs the simulation on the broken code: it must fail. It builds a program for
-// each, so it runs only with PLANTED=1; PLANTED=11 takes those of rule 11 alone, PLANTED=groups those of groups.
+// each, so it runs only with PLANTED=1; PLANTED=11 takes those of rule 11 alone, PLANTED=groups those of groups, PLANTED=orders
+// those of orders.
 // SIM_SEEDS says after how many seeds a bug counts as missed (5,000).
 func TestPlantedBugs(t *testing.T) {
 	rule := os.Getenv("PLANTED")
@@ -36,7 +40,7 @@ func TestPlantedBugs(t *testing.T) {
 	var table bytes.Buffer
 	all := simulated()
 	first := len(all)
-	for i, b := range append(all, plantedForModel()...) {
+	for i, b := range append(all, forModel()...) {
 		if rule != "1" && rule != b.rule && !strings.HasPrefix(b.rule, rule+" ") {
 			continue
 		}
@@ -60,7 +64,7 @@ func TestPlantedBugs(t *testing.T) {
 // between the runs that compile them.
 func TestPlantedBugsFit(t *testing.T) {
 	t.Parallel()
-	for _, b := range append(simulated(), plantedForModel()...) {
+	for _, b := range append(simulated(), forModel()...) {
 		t.Run(b.rule+" "+b.what, func(t *testing.T) { b.planted().Fits(t) })
 	}
 	for _, by := range []net{bySimulation, byModel} {
