@@ -40,12 +40,12 @@ const (
 
 // routeClasses has each route of the page and of the API.
 var routeClasses = map[string]class{
-	"GET /": ofJobs, "GET /decisions": ofJobs, "GET /jobs": ofJobs, "GET /runs": ofJobs, "GET /groups": ofJobs, "GET /search": ofJobs, "GET /job": ofJobs,
+	"GET /": ofJobs, "GET /decisions": ofJobs, "GET /jobs": ofJobs, "GET /runs": ofJobs, "GET /groups": ofJobs, "GET /search": ofJobs, "GET /names": ofJobs, "GET /job": ofJobs,
 	"GET /explain": ofJobs, "GET /group": ofJobs, "GET /queue": ofJobs, "GET /top": ofJobs, "GET /policies": ofJobs, "GET /policy": ofJobs,
 	"GET /generation": ofJobs, "GET /whatif": ofJobs, "POST /whatif": ofWhole, "GET /shadow": ofJobs, "GET /partitions": ofJobs, "GET /overrides": ofJobs, "POST /overrides": ofChanges,
 
 	"GET /refloat/v1/jobs": ofJobs, "GET /refloat/v1/jobs/{job_id}": ofJobs, "GET /refloat/v1/jobs/{job_id}/story": ofJobs, "GET /refloat/v1/jobs/{job_id}/explanation": ofJobs,
-	"GET /refloat/v1/jobs/{job_id}/why-not/{outcome}": ofJobs, "GET /refloat/v1/runs": ofJobs, "GET /refloat/v1/decisions": ofJobs, "GET /refloat/v1/groups": ofJobs,
+	"GET /refloat/v1/jobs/{job_id}/why-not/{outcome}": ofJobs, "GET /refloat/v1/runs": ofJobs, "GET /refloat/v1/decisions": ofJobs, "GET /refloat/v1/groups": ofJobs, "GET /refloat/v1/search": ofJobs,
 	"GET /refloat/v1/groups/{group}": ofJobs, "GET /refloat/v1/groups/{group}/history": ofJobs, "GET /refloat/v1/queues/{queue}/story": ofJobs,
 	"GET /refloat/v1/top/retries": ofJobs, "GET /refloat/v1/summary": ofJobs, "GET /refloat/v1/shadow/report": ofJobs, "GET /refloat/v1/partitions": ofJobs,
 	"GET /refloat/v1/watch/decisions": ofJobs, "POST /refloat/v1/whatif": ofWhole, "POST /refloat/v1/verify": ofWhole,

@@ -37,15 +37,13 @@ func candidate(t *testing.T) []*pb.Policies {
 func TestWholeOneAtATime(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	s := &jobs.Service{Now: time.Now, Log: slog.New(slog.DiscardHandler), Limits: jobs.Limits{Whole: time.Hour}, Source: &query.Source{
-		Whole: &query.Gate{},
-		Logs: func(ctx context.Context, _ func(audit.Logs) error) error {
-			began <- struct{}{}
-			<-ctx.Done()
-			ended <- struct{}{}
-			return ctx.Err()
-		},
-	}}
+	logs := func(ctx context.Context, _ func(audit.Logs) error) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		ended <- struct{}{}
+		return ctx.Err()
+	}
+	s := &jobs.Service{Now: time.Now, Log: slog.New(slog.DiscardHandler), Limits: jobs.Limits{Whole: time.Hour}, Source: &query.Source{Whole: &query.Gate{}, Logs: logs}}
 	client := servedBy(t, s)
 	ctx, goAway := context.WithCancel(t.Context())
 	first := make(chan error, 1)
@@ -65,7 +63,7 @@ func TestWholeOneAtATime(t *testing.T) {
 	if err := <-first; status.Code(err) != codes.Canceled {
 		t.Errorf("the first one: %v", err)
 	}
-	short := &jobs.Service{Now: time.Now, Log: s.Log, Limits: jobs.Limits{Whole: time.Millisecond}, Source: &query.Source{Whole: &query.Gate{}, Logs: s.Source.Logs}}
+	short := &jobs.Service{Now: time.Now, Log: s.Log, Limits: jobs.Limits{Whole: time.Millisecond}, Source: &query.Source{Whole: &query.Gate{}, Logs: logs}}
 	for range 2 { // the gate is open again
 		_, err := short.WhatIf(t.Context(), asked)
 		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "use refloatctl whatif") {
