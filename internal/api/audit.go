@@ -67,7 +67,7 @@ func (s *Service) Refused(ctx context.Context, who Principal, action string, err
 	s.audit(ctx, who, action, status.Code(err))
 }
 
-// maxNamed limits the documents that a line of the log names.
+// maxNamed limits the documents, or jobs, that a line of the log names.
 const maxNamed = 20
 
 // attrsOf says what a request asks for: its fields but for documents, of which it has kinds and names.
@@ -79,14 +79,9 @@ func attrsOf(m protoreflect.Message) (what []slog.Attr) {
 		switch v := m.Get(f); {
 		case !m.Has(f) || name == "request_id":
 		case f.IsList() && f.Message() != nil && f.Message().FullName() == "google.protobuf.Struct":
-			var names []string
-			for j := range min(v.List().Len(), maxNamed) {
-				names = append(names, namedIn(v.List().Get(j).Message()))
-			}
-			if more := v.List().Len() - len(names); more > 0 {
-				names = append(names, fmt.Sprintf("and %d more", more))
-			}
-			what = append(what, slog.String(name, strings.Join(names, ", ")))
+			what = append(what, slog.String(name, firstNames(v.List(), func(v protoreflect.Value) string { return namedIn(v.Message()) })))
+		case f.IsList() && f.Kind() == protoreflect.StringKind:
+			what = append(what, slog.String(name, firstNames(v.List(), func(v protoreflect.Value) string { return nameFor(v.String()) })))
 		case f.IsList() || f.IsMap():
 		case f.Message() == nil:
 			what = append(what, slog.String(name, nameFor(fmt.Sprint(v.Interface()))))
@@ -99,6 +94,18 @@ func attrsOf(m protoreflect.Message) (what []slog.Attr) {
 		}
 	}
 	return what
+}
+
+// firstNames names the first elements of a list.
+func firstNames(l protoreflect.List, name func(protoreflect.Value) string) string {
+	var names []string
+	for i := range min(l.Len(), maxNamed) {
+		names = append(names, name(l.Get(i)))
+	}
+	if more := l.Len() - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // namedIn returns kind and name of a document.
@@ -147,6 +154,11 @@ func (s *Service) Brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 // Release implements pb.PoliciesServer.
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
 	return audited(ctx, s, "Release", r, s.release)
+}
+
+// Order implements pb.PoliciesServer.
+func (s *Service) Order(ctx context.Context, r *pb.OrderRequest) (*pb.OrderResponse, error) {
+	return audited(ctx, s, "Order", r, s.order)
 }
 
 // CreateRetryPolicy implements pb.RetryPolicyServiceServer.

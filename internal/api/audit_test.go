@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,7 +56,10 @@ func TestAudit(t *testing.T) {
 	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(s *api.Service) { s.Auth = auth })
+	w := newWorld(t, func(s *api.Service) {
+		s.Auth = auth
+		s.Orders = func(context.Context, *pb.OrderRequest, string) ([]*pb.OrderedJob, error) { return nil, nil }
+	})
 	as := func(token string) metadata.MD { return metadata.Pairs("authorization", "Bearer "+token) }
 	ops := metadata.NewOutgoingContext(t.Context(), as(ciToken))
 	for _, r := range []*pb.CreateRequest{{Document: w.queue("a", "")}, {Document: w.queue("b", "")}} {
@@ -76,6 +80,7 @@ func TestAudit(t *testing.T) {
 		{"RollBack", &pb.RollBackRequest{Kind: "Queue", Name: "a", To: 1}, "to=1"},
 		{"Brake", &pb.BrakeRequest{Queue: "a", PausedUntil: soon, Reason: "INC-1"}, "queue=a"},
 		{"Release", &pb.ReleaseRequest{Queue: "a", Reason: "over"}, "queue=a"},
+		{"Order", &pb.OrderRequest{Action: "Retry", Jobs: []string{"j1", "j2"}, Max: 2, Reason: "the disk is back"}, `jobs="j1, j2" max=2 reason="the disk is back"`},
 		{"CreateRetryPolicy", &pb.RetryPolicy{Name: "p", RetryLimit: 1, DefaultAction: pb.RetryAction_RETRY_ACTION_RETRY}, "name=p"},
 		{"UpdateRetryPolicy", &pb.RetryPolicy{Name: "p", RetryLimit: 2, DefaultAction: pb.RetryAction_RETRY_ACTION_RETRY}, "name=p"},
 		{"DeleteRetryPolicy", &pb.RetryPolicyDeleteRequest{Name: "p"}, "name=p"},

@@ -20,8 +20,8 @@ const (
 	maxOrderText = 1000
 )
 
-// Order implements pb.PoliciesServer. It asks for whole job ids: what begins like one names no job.
-func (s *Service) Order(ctx context.Context, r *pb.OrderRequest) (*pb.OrderResponse, error) {
+// order asks for whole job ids: what begins like one names no job.
+func (s *Service) order(ctx context.Context, r *pb.OrderRequest) (*pb.OrderResponse, error) {
 	who, err := s.Auth.Who(ctx)
 	if err == nil {
 		err = s.Auth.May(who, OrderRetries)

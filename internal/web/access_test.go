@@ -54,7 +54,7 @@ var routeClasses = map[string]class{
 	"GET /refloat/v1/history": ofAnybody, "GET /refloat/v1/status": ofAnybody, "GET /refloat/v1/openapi.json": ofAnybody,
 	"GET /v1/retry-policies": ofAnybody, "GET /v1/retry-policy/{name}": ofAnybody,
 	"POST /refloat/v1/resources": ofChanges, "PUT /refloat/v1/resources": ofChanges, "DELETE /refloat/v1/resources/{kind}": ofChanges, "DELETE /refloat/v1/resources/{kind}/{name}": ofChanges,
-	"POST /refloat/v1/apply": ofChanges, "POST /refloat/v1/rollback": ofChanges, "POST /refloat/v1/brakes": ofChanges, "POST /refloat/v1/brakes:release": ofChanges,
+	"POST /refloat/v1/apply": ofChanges, "POST /refloat/v1/rollback": ofChanges, "POST /refloat/v1/brakes": ofChanges, "POST /refloat/v1/brakes:release": ofChanges, "POST /refloat/v1/orders": ofChanges,
 	"POST /v1/retry-policy": ofChanges, "PUT /v1/retry-policy/{name}": ofChanges, "DELETE /v1/retry-policy/{name}": ofChanges,
 }
 
