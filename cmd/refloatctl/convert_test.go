@@ -31,7 +31,7 @@ func TestConvert(t *testing.T) {
 	out := filepath.Join(dir, "out")
 
 	ctl(t, "convert", "-f", job, "--queue", "ml", "--job-set", "monday", "-o", out).exits(t, exitFine).
-		prints(t, "3 jobs and 1 file of policies for queue ml, job set monday", "wrote "+filepath.Join(out, "jobs.yaml"), "refloatctl apply -f "+filepath.Join(out, "policies"), "--semantics 4", "armadactl submit", "get groups --queue ml --job-set monday")
+		prints(t, "3 jobs and 1 file of policies for queue ml, job set monday", "wrote "+filepath.Join(out, "jobs.yaml"), "refloatctl apply -f "+filepath.Join(out, "policies"), "--semantics 5", "armadactl submit", "get groups --queue ml --job-set monday")
 	ctl(t, "lint", "--strict", filepath.Join(out, "policies")).exits(t, exitFine)
 	jobs, err := os.ReadFile(filepath.Join(out, "jobs.yaml"))
 	if err != nil {

@@ -318,6 +318,9 @@ func TestReadBackHistories(t *testing.T) {
 		if _, ok := policy.ParseCode(c.String()); !ok {
 			break
 		}
+		if c == policy.BudgetRefused { // these histories have no budgets: TestShown has what is said of them
+			continue
+		}
 		if x.codes[c] == 0 && !testing.Short() {
 			t.Errorf("no decision %v was read back", c)
 		}

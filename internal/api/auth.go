@@ -288,7 +288,7 @@ func (a *Auth) bearer(ctx context.Context, token string) (Principal, error) {
 	if a.OIDC == nil {
 		return Principal{}, errNoEntry
 	}
-	accepted := []*oidc.Config{&oidc.Config{ClientID: a.OIDC.Audience}}
+	accepted := []*oidc.Config{{ClientID: a.OIDC.Audience}}
 	if l := a.OIDC.Login; l != nil && l.CLIClientID != a.OIDC.Audience {
 		accepted = append(accepted, &oidc.Config{ClientID: l.CLIClientID})
 	}

@@ -209,15 +209,11 @@ func (s *Service) SignIn(w http.ResponseWriter, r *http.Request) {
 		code, message, ok := Refusal(err)
 		if !ok {
 			code, message = http.StatusInternalServerError, "signing in failed; see the server's log"
-			s.warn("signing in failed", err)
+			if s.Log != nil {
+				s.Log.Warn("signing in failed", slog.Any("error", err))
+			}
 		}
 		http.Error(w, message, code)
-	}
-}
-
-func (s *Service) warn(message string, err error) {
-	if s.Log != nil {
-		s.Log.Warn(message, slog.Any("error", err))
 	}
 }
 
@@ -293,7 +289,9 @@ func (s *Service) endSignIn(w http.ResponseWriter, r *http.Request) error {
 		} else {
 			err = errors.New("no valid response")
 		}
-		s.warn("the identity provider did not exchange the code of a sign-in", err)
+		if s.Log != nil {
+			s.Log.Warn("the identity provider did not exchange the code of a sign-in", slog.Any("error", err))
+		}
 		return status.Error(codes.Unavailable, "the identity provider did not accept this sign-in; see the server's log")
 	}
 	text, _ := tokens.Extra("id_token").(string)

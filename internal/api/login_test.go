@@ -54,8 +54,8 @@ func newDoor(t *testing.T, change ...func(*api.Auth)) *door {
 		fmt.Fprintf(w, "%s of %v", who, who.Groups)
 	}))
 	d.Start()
-	t.Cleanup(d.Server.Close)
-	auth.OIDC.Login.PageURL = d.Server.URL
+	t.Cleanup(d.Close)
+	auth.OIDC.Login.PageURL = d.URL
 	for _, c := range change {
 		c(auth)
 	}
@@ -107,14 +107,14 @@ func TestSignInOnPage(t *testing.T) {
 	d.issuer.Clients["page"] = "client-secret"
 	d.issuer.Claims = map[string]any{"email": "ann@example.org", "groups": []string{"ops", "cooks"}}
 	b := browser(t)
-	if resp, _ := get(t, b, d.Server.URL+"/jobs"); resp.StatusCode != http.StatusUnauthorized {
+	if resp, _ := get(t, b, d.URL+"/jobs"); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a session: %d", resp.StatusCode)
 	}
-	resp, body := get(t, b, d.Server.URL+"/auth/login?to="+url.QueryEscape("/jobs?queue=ml"))
+	resp, body := get(t, b, d.URL+"/auth/login?to="+url.QueryEscape("/jobs?queue=ml"))
 	if body != "ann@example.org of [ops]" || resp.Request.URL.RequestURI() != "/jobs?queue=ml" {
 		t.Fatalf("%s: %d %s", resp.Request.URL, resp.StatusCode, body)
 	}
-	at, _ := url.Parse(d.Server.URL)
+	at, _ := url.Parse(d.URL)
 	var kept *http.Cookie
 	for _, c := range b.Jar.Cookies(at) {
 		if strings.HasSuffix(c.Name, "session") {
@@ -127,7 +127,7 @@ func TestSignInOnPage(t *testing.T) {
 		}
 	}
 	with := func(value string) string {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", d.Server.URL+"/jobs", nil)
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", d.URL+"/jobs", nil)
 		r.AddCookie(&http.Cookie{Name: kept.Name, Value: value})
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -140,8 +140,8 @@ func TestSignInOnPage(t *testing.T) {
 	flip[len(flip)/2] ^= 1
 	other := newDoor(t)
 	elsewhere := browser(t)
-	get(t, elsewhere, other.Server.URL+"/auth/login")
-	to, _ := url.Parse(other.Server.URL)
+	get(t, elsewhere, other.URL+"/auth/login")
+	to, _ := url.Parse(other.URL)
 	for what, value := range map[string]string{"changed": string(flip), "short": "AAAA", "empty": "", "no base64": "***", "of another process": elsewhere.Jar.Cookies(to)[0].Value, "cut": kept.Value[:len(kept.Value)-4]} {
 		if got := with(value); got != "401" {
 			t.Errorf("a cookie that is %s: %s", what, got)
@@ -154,15 +154,15 @@ func TestSignInOnPage(t *testing.T) {
 		t.Errorf("the API takes a session: %d", code)
 	}
 	// Sign-out needs a form of this page.
-	if resp, _ := get(t, b, d.Server.URL+"/auth/logout"); resp.StatusCode != http.StatusOK || with(kept.Value) != "200" {
+	if resp, _ := get(t, b, d.URL+"/auth/logout"); resp.StatusCode != http.StatusOK || with(kept.Value) != "200" {
 		t.Errorf("a link signs out: %d", resp.StatusCode)
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), "POST", d.Server.URL+"/auth/logout", nil)
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", d.URL+"/auth/logout", nil)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	if resp, err := b.Do(r); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("another site signs out: %v, %v", resp.StatusCode, err)
 	}
-	r, _ = http.NewRequestWithContext(t.Context(), "POST", d.Server.URL+"/auth/logout", nil)
+	r, _ = http.NewRequestWithContext(t.Context(), "POST", d.URL+"/auth/logout", nil)
 	if resp, err := b.Do(r); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK || len(b.Jar.Cookies(at)) != 0 {
 		t.Errorf("signing out: %v, %v, %v", resp.StatusCode, err, b.Jar.Cookies(at))
 	}
@@ -206,7 +206,7 @@ func TestCallbackRefuses(t *testing.T) {
 		return &http.Client{Jar: b.Jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	begin := func(b *http.Client) string { // the address to which the issuer sends the browser
-		resp, _ := get(t, noRedirects(b), d.Server.URL+"/auth/login")
+		resp, _ := get(t, noRedirects(b), d.URL+"/auth/login")
 		resp, _ = get(t, noRedirects(b), resp.Header.Get("Location"))
 		return resp.Header.Get("Location")
 	}
@@ -273,8 +273,8 @@ func TestCallbackRefuses(t *testing.T) {
 		"/jobs?queue=a&x=%2F": "/jobs?queue=a&x=%2F", "": "/", "https://evil.example": "/", "//evil.example": "/", "/\\evil.example": "/", "/%5Cevil.example": "/",
 		"javascript:alert(1)": "/", "evil.example": "/", "/\tx": "/", "/%2F/evil.example": "/", "http:/evil.example": "/", "/auth/logout": "/", "/..//evil.example": "/..//evil.example",
 	} {
-		resp, body := get(t, browser(t), d.Server.URL+"/auth/login?to="+url.QueryEscape(to))
-		if resp.Request.URL.Host != strings.TrimPrefix(d.Server.URL, "http://") || resp.Request.URL.RequestURI() != want && want == "/" {
+		resp, body := get(t, browser(t), d.URL+"/auth/login?to="+url.QueryEscape(to))
+		if resp.Request.URL.Host != strings.TrimPrefix(d.URL, "http://") || resp.Request.URL.RequestURI() != want && want == "/" {
 			t.Errorf("to %q: %s %s", to, resp.Request.URL, body)
 		}
 	}
@@ -365,7 +365,7 @@ func TestIssuerAway(t *testing.T) {
 	i := issuer.New(t, time.Now)
 	address := i.Listener.Addr().String()
 	issuerURL := i.URL
-	i.Server.Close()
+	i.Close()
 	auth := &api.Auth{OIDC: &api.OIDC{Issuer: issuerURL, Audience: "refloat", Login: &api.Login{PageURL: "http://127.0.0.1:1"}}, Permissions: everybody()}
 	if err := auth.Check(); err != nil {
 		t.Fatal(err)

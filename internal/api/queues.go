@@ -24,7 +24,7 @@ type QueuePermissions struct {
 
 // groups returns who has a permission on the queue.
 func (q *QueuePermissions) groups(verb Verb) []string {
-	switch verb {
+	switch verb { //nolint:exhaustive // the others are for all queues only
 	case GetJobs:
 		return q.View
 	case PauseRetries, ShadowRetries:

@@ -162,7 +162,9 @@ func (s showing) decision() *chain.Decision {
 			d.Group = v
 		case "budget": // (NAME,EFFECT,FIRSTS,LEFT,AT), AT after the failure
 			u := &policy.BudgetUse{Budget: arg.Vals[0]}
-			for u.Effect = policy.BudgetGranted; u.Effect.String() != arg.Vals[1]; u.Effect++ {
+			u.Effect = policy.BudgetGranted
+			for u.Effect.String() != arg.Vals[1] {
+				u.Effect++
 			}
 			firsts, _ := strconv.Atoi(arg.Vals[2])
 			left, _ := strconv.Atoi(arg.Vals[3])

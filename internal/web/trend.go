@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -63,8 +64,7 @@ func drawTrend(t *query.Trend, history []*policylog.Version) *trend {
 	d.Desc = fmt.Sprintf("From %s to %s UTC: %s. The most, %d, were in the %s from %s.", t.Start.Format(minute), end.Format(minute), all.Words(), most, step, t.At(peak).Format(minute))
 	d.Numbers = table{Caption: d.Title, Columns: columns("From", "Retried>", "Failed for good>", "Without effect>", "Policies")}
 	marks := map[int][]uint64{}
-	for i := len(history) - 1; i >= 0; i-- { // the oldest first
-		v := history[i]
+	for _, v := range slices.Backward(history) { // the oldest first
 		if at := time.Unix(0, v.Time); v.Err == nil && !at.Before(t.Start) && at.Before(end) {
 			marks[int(at.Sub(t.Start)/t.Step)] = append(marks[int(at.Sub(t.Start)/t.Step)], v.Number)
 			x := trendWidth * float64(at.Sub(t.Start)) / float64(end.Sub(t.Start))

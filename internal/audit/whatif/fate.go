@@ -224,7 +224,7 @@ func (f *fates) told(t *fate) {
 	switch {
 	case t.ended && t.retried && t.waiting && t.due <= f.now:
 		f.over(t, nil)
-	case t.ended && !(t.retried && t.waiting):
+	case t.ended && (!t.retried || !t.waiting):
 		f.tried(t, false)
 		f.over(t, &f.side.Failed)
 	default:

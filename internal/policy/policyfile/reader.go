@@ -138,11 +138,11 @@ func (r *contentReader) budget() error {
 		return err
 	}
 	var named namedBudget
-	ok, err := r.decodeText(text, fmt.Sprintf("retryBudgets[%d]", len(r.content.budgets)), &named)
+	ok, err := r.decodeText(text, fmt.Sprintf("retryBudgets[%d]", len(r.budgets)), &named)
 	if err != nil || !ok {
 		return err
 	}
-	r.content.budgets = append(r.content.budgets, newBudget(&named, r.known))
+	r.budgets = append(r.budgets, newBudget(&named, r.known))
 	return nil
 }
 

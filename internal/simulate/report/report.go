@@ -136,13 +136,13 @@ func verdictOf(i int, c *simulate.Comparison) verdict {
 		name string
 		*simulate.Difference
 	}
-	var real []named
+	var surest []named
 	others := 0
 	take := func(prefix string, measures []simulate.Measure) {
 		for m := range measures {
 			others++
 			if d := measures[m].Difference; d.Differs {
-				real = append(real, named{clean(prefix + measures[m].Name), d})
+				surest = append(surest, named{clean(prefix + measures[m].Name), d})
 			}
 		}
 	}
@@ -150,11 +150,11 @@ func verdictOf(i int, c *simulate.Comparison) verdict {
 	for p := range c.Parts {
 		take(c.Parts[p].Name()+": ", c.Parts[p].Measures)
 	}
-	slices.SortStableFunc(real, func(a, b named) int { return cmp.Compare(a.Chance, b.Chance) }) // the surest first
-	for _, d := range real {
+	slices.SortStableFunc(surest, func(a, b named) int { return cmp.Compare(a.Chance, b.Chance) }) // the surest first
+	for _, d := range surest {
 		v.Real.Rows = append(v.Real.Rows, row{d.name, []cell{{Text: d.String(), Differs: true}, {Text: fmt.Sprintf("%d of %d", d.Agree, c.Seeds)}, {Text: fmt.Sprintf("%.2g", d.Chance)}}})
 	}
-	v.Rest = fmt.Sprintf("%d of %d other measures differ by more than chance.", len(real), others)
+	v.Rest = fmt.Sprintf("%d of %d other measures differ by more than chance.", len(surest), others)
 	return v
 }
 

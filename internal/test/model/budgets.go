@@ -46,7 +46,7 @@ type asked struct {
 	from         int64 // before which those that are enforced grant none
 }
 
-// useBudgets: "A budget of the same name, queue and window goes on with its counts; any other begins anew."
+// useBudgets says: a budget of the same name, queue and window goes on with its counts; any other begins anew.
 func (m *Model) useBudgets() {
 	var now []*account
 	for _, b := range m.policies.Budgets {
@@ -280,7 +280,7 @@ func (g *budgetGenerator) budget(name string) Budget {
 		WindowMs: []int64{10_000, 10_001, 60_000, 600_000, 86_400_000}[g.IntN(5)], WhenExhausted: []string{"", "Delay", "Refuse"}[g.IntN(3)],
 	}
 	if g.IntN(2) == 0 {
-		b.Queue = append(queueNames[:len(queueNames):len(queueNames)], "nowhere")[g.IntN(len(queueNames)+1)]
+		b.Queue = append(slices.Clip(queueNames), "nowhere")[g.IntN(len(queueNames)+1)]
 	}
 	if b.WhenExhausted == "Refuse" && g.IntN(3) == 0 {
 		b.Floor = 0

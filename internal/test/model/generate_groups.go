@@ -440,7 +440,7 @@ func (g *groupGenerator) emitGroups(payload []byte, publish int64) {
 			if j.run != "" && g.chance(0.5) {
 				j.old, j.run = append(j.old, j.run), ""
 			}
-		case NotDecided, Parked, GroupBound, GroupFinding, UnitEnded, GroupEnded: // nothing happens to a job
+		case NotDecided, Parked, GroupBound, GroupFinding, UnitEnded, GroupEnded, OrderAnswered: // nothing happens to a job
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (m *Model) answerOrders(seq *pb.EventSequence, msg Message) {
 	}
 }
 
-// retryByOrder: "The job has not ended, and its run was granted a retry."
+// retryByOrder says: the job has not ended, and its run was granted a retry.
 func (m *Model) retryByOrder(o order, rec *Record) {
 	j := o.job
 	r := j.runs[len(j.runs)-1]

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -261,8 +262,8 @@ func (c *Cluster) away(ctx context.Context, end func(*process, context.Context) 
 			return err
 		}
 	}
-	for i := len(c.storage) - 1; i >= 0; i-- {
-		if err := end(c.storage[i], ctx); err != nil {
+	for _, s := range slices.Backward(c.storage) {
+		if err := end(s, ctx); err != nil {
 			return err
 		}
 	}
