@@ -81,6 +81,13 @@ func (h *health) works(part string, now bool) {
 	}
 }
 
+// worksOn reports whether a part works on its partition now.
+func (h *health) worksOn(part string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.working[part]
+}
+
 // failing lists what has failed for longer than failingFor, and reports whether the process can do its work all
 // the same. If partitions are refused, it can while any other part works on one.
 func (h *health) failing() (lines []string, ready bool) {

@@ -348,7 +348,8 @@ func (n *node) feed(ctx context.Context) error {
 	return nil
 }
 
-// awaitDrained ends the node when the feeds are complete and the job database has reached the end of the events.
+// awaitDrained ends the node when the feeds are complete, the job database has reached the end of the events, and whoever decides
+// them has opened its state.
 func (n *node) awaitDrained(ctx context.Context, fed <-chan struct{}) (err error) {
 	select {
 	case <-fed:
@@ -416,8 +417,14 @@ func (n *node) drained(ctx context.Context, db JobDBReader) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if at, ok := positions[p]; end != eventlog.Start && (!ok || at.Compare(end) < 0) {
+		if end == eventlog.Start {
+			continue
+		}
+		if at, ok := positions[p]; !ok || at.Compare(end) < 0 {
 			return false, nil
+		}
+		if n.Evaluate && n.backend.Lease == nil && !n.metrics.health.worksOn(evaluatorOf(p)) {
+			return false, nil // what an earlier process decided does not show that this one can
 		}
 	}
 	return true, nil
