@@ -101,10 +101,10 @@ func allPlanted() []bug {
 			"api/auth.go", "		return Principal{}, errNoEntry // the error may contain", "		return Principal{}, status.Error(codes.Unauthenticated, err.Error()+token) // the error may hold",
 		}}},
 		{"TestSignIn", "the audience is not looked at", []patch{{
-			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{SkipClientIDCheck: true}",
+			"api/auth.go", "{{ClientID: a.OIDC.Audience}}", "{{SkipClientIDCheck: true}}",
 		}}},
 		{"TestSignIn", "expired tokens are good", []patch{{
-			"api/auth.go", "&oidc.Config{ClientID: a.OIDC.Audience}", "&oidc.Config{ClientID: a.OIDC.Audience, SkipExpiryCheck: true}",
+			"api/auth.go", "{{ClientID: a.OIDC.Audience}}", "{{ClientID: a.OIDC.Audience, SkipExpiryCheck: true}}",
 		}}},
 		{"TestSignIn", "a body is decoded before it is known who asks", []patch{{
 			"api/server.go", "	if err == nil {\n		err = f.serve(c, h, w, r)", "	{\n		err = f.serve(c, h, w, r)",
