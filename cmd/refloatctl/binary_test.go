@@ -92,6 +92,7 @@ func ctlIn(t *testing.T, env []string, args ...string) result {
 // runIn runs a program, whose command line begins with begin, as ctlIn does refloatctl.
 func runIn(t *testing.T, env, begin []string, args ...string) result {
 	t.Helper()
+	readsShared(t, args)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, begin[0], append(slices.Clone(begin[1:]), args...)...)
@@ -105,6 +106,14 @@ func runIn(t *testing.T, env, begin []string, args ...string) result {
 		t.Fatal(runErr)
 	}
 	return result{args: args, code: cmd.ProcessState.ExitCode(), out: out.String(), err: err.String()}
+}
+
+// readsShared fails the test if a command would add to the data directory that tests share.
+func readsShared(t *testing.T, args []string) {
+	t.Helper()
+	if len(args) > 0 && args[0] == "up" && slices.Contains(args, filepath.Join(scratch, "drained")) {
+		t.Fatal("up on the data that tests share: work on a drainedCopy")
+	}
 }
 
 // exits fails the test unless the command ended with the code.
@@ -152,6 +161,7 @@ func start(t *testing.T, args ...string) *process {
 // startIn starts refloatctl with more in its environment.
 func startIn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	readsShared(t, args)
 	p := &process{args: args, cmd: exec.Command(binaryPath(t), args...), done: make(chan struct{}), out: newLines(), err: newLines()}
 	p.cmd.Env = environ(env...)
 	stdout, err := p.cmd.StdoutPipe()

@@ -13,7 +13,8 @@ import (
 )
 
 // drained is a data directory that was fed the recording `retried` under the
-// test policies. Tests read it; those that change one work on a copy.
+// test policies. Tests read it; those that change one work on a copy, because a claim
+// more in its logs would change what others find there.
 var drained = sync.OnceValues(func() (string, error) {
 	data := filepath.Join(scratch, "drained")
 	path, err := binary()

@@ -202,7 +202,7 @@ func TestCountsAgree(t *testing.T) {
 		data func(*testing.T) string
 		want tally // 1: some, 0: none
 	}{
-		"a queue in shadow": {drainedData, tally{1, 1, 1, 0}},
+		"a queue in shadow": {drainedCopy, tally{1, 1, 1, 0}},
 		"all in shadow":     {shadow, tally{0, 0, 1, 0}},
 		"superseded":        {late, tally{1, 1, 1, 1}},
 		"groups":            {groups, tally{1, 1, 0, 0}},
