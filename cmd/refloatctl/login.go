@@ -88,7 +88,7 @@ func newLogout() *cobra.Command {
 	c := &client{}
 	cmd := &cobra.Command{
 		Use:   "logout --server HOST:PORT",
-		Short: "Delete the tokens of refloatctl login",
+		Short: "Revoke and delete the tokens of refloatctl login",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := c.only()
@@ -99,13 +99,20 @@ func newLogout() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			l, readErr := readLogin(file, server)
 			switch err := os.Remove(file); {
 			case errors.Is(err, os.ErrNotExist):
 				fmt.Fprintf(cmd.OutOrStdout(), "nobody was signed in to %s\n", server)
+				return nil
 			case err != nil:
 				return err
-			default:
-				fmt.Fprintf(cmd.OutOrStdout(), "signed out of %s\n", server)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "signed out of %s\n", server)
+			if readErr == nil {
+				readErr = l.revoke(cmd.Context())
+			}
+			if readErr != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the tokens are deleted here, but a copy of them is valid until the identity provider ends them: %v\n", readErr)
 			}
 			return nil
 		},
@@ -248,6 +255,18 @@ func loginFile(server string) (string, error) {
 	return filepath.Join(dir, "refloat", "login", url.PathEscape(server)+".json"), nil
 }
 
+func readLogin(file, server string) (*login, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	l := &login{}
+	if json.Unmarshal(text, l) != nil || l.Server != server || strings.ContainsFunc(l.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, fmt.Errorf("%s is damaged: run refloatctl login --server %s", file, server)
+	}
+	return l, nil
+}
+
 // save replaces the file.
 func (l *login) save() error {
 	file, err := loginFile(l.Server)
@@ -276,6 +295,39 @@ func (l *login) save() error {
 	return nil
 }
 
+// revoke has the identity provider end what new tokens are made with (RFC 7009).
+func (l *login) revoke(ctx context.Context) error {
+	if l.Refresh == "" {
+		return nil
+	}
+	client := &http.Client{Timeout: issuerTimeout}
+	p, err := oidc.NewProvider(oidc.ClientContext(ctx, client), l.Issuer)
+	if err != nil {
+		return err
+	}
+	var about struct {
+		Revocation string `json:"revocation_endpoint"`
+	}
+	if err := p.Claims(&about); err != nil || about.Revocation == "" {
+		return errors.New("it has no revocation_endpoint")
+	}
+	form := url.Values{"token": {l.Refresh}, "token_type_hint": {"refresh_token"}, "client_id": {l.ClientID}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, about.Revocation, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it refused to revoke them: status %d", resp.StatusCode)
+	}
+	return nil
+}
+
 // early is how long before its end a token is refreshed.
 const early = 30 * time.Second
 
@@ -295,13 +347,9 @@ func kept(ctx context.Context, server string) (string, error) {
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return "", fmt.Errorf("%s can be read by others: run chmod 600 on it, and sign in again, since they may have the tokens", file)
 	}
-	text, err := os.ReadFile(file)
+	l, err := readLogin(file, server)
 	if err != nil {
 		return "", err
-	}
-	l := &login{}
-	if json.Unmarshal(text, l) != nil || l.Server != server || strings.ContainsFunc(l.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s is damaged: run refloatctl login --server %s", file, server)
 	}
 	if time.Until(l.Expires) > early {
 		return l.Token, nil

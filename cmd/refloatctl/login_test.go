@@ -122,10 +122,29 @@ permissionGroupMapping:
 	if r := run("login", "--device"); r.code != exitEnvironment || !strings.Contains(r.err, "no device flow") {
 		t.Errorf("no device flow: %d %s", r.code, r.err)
 	}
-	run("logout").exits(t, exitFine).prints(t, "signed out")
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the file is left: %v", err)
+	signOut := func(want string) {
+		t.Helper()
+		r := run("logout").exits(t, exitFine).prints(t, "signed out")
+		if !strings.Contains(r.err, want) || want == "" && r.err != "" {
+			t.Errorf("signing out prints %q", r.err)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("the file is left: %v", err)
+		}
 	}
+	signOut("is damaged")
+	set := func(change func()) { i.Lock(); change(); i.Unlock() }
+	set(func() { i.Device, i.Refuses = true, "" })
+	run("login", "--device").exits(t, exitFine)
+	signOut("no revocation_endpoint")
+	set(func() { i.Revokes, i.NoRefresh = true, false })
+	run("login", "--device").exits(t, exitFine)
+	signOut("")
+	set(func() {
+		if !i.NoRefresh {
+			t.Error("the refresh token is still valid")
+		}
+	})
 	if r := ctlIn(t, env, "login", "--server", server+","+server); r.code != exitUsage {
 		t.Errorf("two servers: %d %s", r.code, r.err)
 	}

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"html"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
@@ -24,6 +26,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/test/issuer"
 	"github.com/refloat/refloat/internal/web"
 )
 
@@ -32,7 +35,7 @@ func views() []string {
 	id := url.QueryEscape(planted(1, 1, 1).Jobs[0].JobID)
 	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
 	return []string{
-		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
+		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/whatif?set=settings.globalMaxRetries%3D2",
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
@@ -617,5 +620,56 @@ func TestGroupShape(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+}
+
+// Who opens a page goes to the identity provider, back to that page, and out again with its button.
+func TestSignInOnPage(t *testing.T) {
+	t.Parallel()
+	provider := issuer.New(t, time.Now)
+	auth := &api.Auth{
+		OIDC:        &api.OIDC{Issuer: provider.URL, Audience: "refloat", Login: &api.Login{}},
+		Permissions: map[api.Verb][]string{api.GetJobs: {"ops"}},
+	}
+	s := newSmall(t, func(c *web.Config) { c.API.Auth = auth })
+	auth.OIDC.Login.PageURL = s.URL
+	if err := auth.Check(); err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &http.Client{Jar: jar}
+	open := func(method, path string) (*http.Response, string) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+		resp, err := b.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(body)
+	}
+	resp, body := open("GET", "/whatif?set=settings.globalMaxRetries%3D2")
+	if resp.StatusCode != 200 || resp.Request.URL.String() != s.URL+"/whatif?set=settings.globalMaxRetries%3D2" || !strings.Contains(body, "u-1") {
+		t.Fatalf("%s: %d %s", resp.Request.URL, resp.StatusCode, text(body))
+	}
+	button := regexp.MustCompile(`<form action="([^"]*)" method="post"><button>Sign out</button></form>`).FindStringSubmatch(body)
+	if button == nil {
+		t.Fatal("the page has no button to sign out")
+	}
+	if resp, body = open("POST", button[1]); resp.StatusCode != 200 || !strings.Contains(body, "Signed out") {
+		t.Errorf("signing out: %d %s", resp.StatusCode, text(body))
+	}
+	provider.Lock()
+	provider.Refuses = "access_denied"
+	provider.Unlock()
+	if resp, body = open("GET", "/policies"); resp.StatusCode != 403 || strings.Contains(body, "u-1") {
+		t.Errorf("after signing out: %s: %d %s", resp.Request.URL, resp.StatusCode, text(body))
 	}
 }

@@ -220,7 +220,13 @@ func newSmall(t testing.TB, change ...func(*web.Config)) *small {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.site.Close() })
-	s.Server = httptest.NewServer(s.site)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, api.SignInPath) {
+			s.service.SignIn(w, r)
+			return
+		}
+		s.site.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -39,6 +39,7 @@ type Issuer struct {
 	Pending   int               // how often a device is told to wait
 	Lasts     time.Duration     // of a token
 	NoRefresh bool              // refresh tokens are no longer valid
+	Revokes   bool              // it has an address at which they are revoked
 
 	now   func() time.Time
 	key   *ecdsa.PrivateKey
@@ -113,7 +114,18 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if i.Device {
 			about["device_authorization_endpoint"] = i.URL + "/device"
 		}
+		if i.Revokes {
+			about["revocation_endpoint"] = i.URL + "/revoke"
+		}
 		say(http.StatusOK, about)
+	case "/revoke":
+		_, known := i.Clients[r.Form.Get("client_id")]
+		if !i.Revokes || !known {
+			refuse("invalid_client")
+			return
+		}
+		i.NoRefresh = i.NoRefresh || r.Form.Get("token") == "refresh-of-ann"
+		w.WriteHeader(http.StatusOK) // whatever the token is (RFC 7009, section 2.2)
 	case "/keys":
 		point, err := i.key.PublicKey.Bytes() // 4, and two numbers of 32 bytes
 		if err != nil {
