@@ -105,8 +105,11 @@ func build(root, version string) error {
 // compare builds the first platform here, and in a clone in another directory with an empty build cache.
 func compare(root, version string) error {
 	status, err := exec.Command("git", "-C", root, "status", "--porcelain").Output()
-	if err != nil || len(status) > 0 {
-		return fmt.Errorf("commit first: what is compared is built from a clone (%w)\n%s", err, status)
+	if err != nil {
+		return err
+	}
+	if len(status) > 0 {
+		return fmt.Errorf("commit first: what is compared is built from a clone\n%s", status)
 	}
 	work, err := os.MkdirTemp("", "release")
 	if err != nil {
