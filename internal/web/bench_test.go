@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,6 +93,48 @@ func BenchmarkFirstByte(b *testing.B) {
 			}
 		})
 		bare.Close()
+	}
+}
+
+// BenchmarkViews asks for views that count or find, over as many decisions as the variable DECISIONS says, as
+// BenchmarkFirstByte does. It reports the median time until the last byte.
+func BenchmarkViews(b *testing.B) {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("DECISIONS"), "100000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	reader := manyDecisions(b, n)
+	var passed atomic.Int64 // seconds that the server's clock is ahead: nothing that was counted is kept
+	page := newSmall(b, func(c *web.Config) {
+		c.Query.Jobs = reader.View
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load()) * time.Second) }
+	})
+	for _, path := range []string{
+		"/", "/decisions", "/decisions?category=none", "/jobs", "/jobs?queue=queue3&state=Failed", "/runs", "/runs?node=node", "/groups", "/job?id=job00000000",
+		"/explain?id=job00000000&run=0", "/queue?name=queue3", "/queue?name=queue3&set=set", "/top?by=queue", "/top?by=rule", "/top?by=node", "/top?by=set", "/top?by=queue&rule=rule1",
+		"/search?q=queue3", "/search?q=job0000", "/search?q=nosuchthing", "/shadow", "/partitions", "/names?queue=q",
+	} {
+		b.Run(path, func(b *testing.B) {
+			var took []float64
+			for b.Loop() {
+				passed.Add(60)
+				begun := time.Now()
+				resp, err := http.Get(page.URL + path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.Body.Close() != nil {
+					b.Fatal(err)
+				}
+				if resp.StatusCode != http.StatusOK {
+					b.Skipf("%s: %.200s", resp.Status, body)
+				}
+				took = append(took, float64(time.Since(begun).Microseconds())/1000)
+			}
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2], "ms/view")
+		})
 	}
 }
 
