@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -101,7 +103,7 @@ func text(body string) string {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	d := running(t)
-	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js", "/schema.json") {
+	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js", "/static/times.js", "/schema.json") {
 		for _, method := range []string{"GET", "HEAD"} {
 			resp, body := ask(t, method, d.url+path, "")
 			csp := resp.Header.Get("Content-Security-Policy")
@@ -671,5 +673,29 @@ func TestSignInOnPage(t *testing.T) {
 	provider.Unlock()
 	if resp, body = open("GET", "/policies"); resp.StatusCode != 403 || strings.Contains(body, "u-1") {
 		t.Errorf("after signing out: %s: %d %s", resp.Request.URL, resp.StatusCode, text(body))
+	}
+}
+
+// TestPassed: beside a time stands how long ago it was, or how soon it comes.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)
+	s := newSmall(t, func(c *web.Config) { c.Now = func() time.Time { return now } })
+	for at, want := range map[time.Duration]string{
+		0: "0 s ago", 59 * time.Second: "59 s ago", 60 * time.Second: "1 min ago", 3599 * time.Second: "59 min ago", time.Hour: "1 h ago", 47*time.Hour + 59*time.Minute: "47 h ago", 48 * time.Hour: "2 days ago",
+		900 * 24 * time.Hour: "900 days ago", -500 * time.Millisecond: "0 s ago", -time.Second: "in 1 s", -90 * time.Minute: "in 1 h",
+	} {
+		if got := s.site.Passed(now.Add(-at).Format(time.RFC3339Nano)); got != want {
+			t.Errorf("%v ago: %q, want %q", at, got, want)
+		}
+	}
+	if got := s.site.Passed("nonsense"); got != "" {
+		t.Errorf("no time: %q", got)
+	}
+	if _, err := s.service.Apply(t.Context(), &pb.ApplyRequest{Documents: []*structpb.Struct{{Fields: map[string]*structpb.Value{"kind": structpb.NewStringValue("Queue"), "name": structpb.NewStringValue("q"), "mode": structpb.NewStringValue("Shadow")}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := ask(t, "GET", s.URL+"/policies", ""); !regexp.MustCompile(`<time datetime="([^"]*)" title="[^"]* UTC"><span class="day">[^<]*</span> [^<]*</time> <small class="beside" data-at="[^"]*" data-passed="-?\d+">`).MatchString(body) {
+		t.Errorf("no time in %s", body)
 	}
 }

@@ -53,7 +53,7 @@ func Open(c Config) (*Site, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
 	c.Query = c.Query.Limited(api.QueuesOf)
 	s := &Site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
-	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	layout, err := template.New("layout.html").Funcs(functions).Funcs(template.FuncMap{"passed": s.passed}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
