@@ -44,6 +44,7 @@ var routeClasses = map[string]class{
 	"GET /": ofJobs, "GET /decisions": ofJobs, "GET /jobs": ofJobs, "GET /runs": ofJobs, "GET /groups": ofJobs, "GET /search": ofJobs, "GET /names": ofJobs, "GET /job": ofJobs,
 	"GET /explain": ofJobs, "GET /group": ofJobs, "GET /queue": ofJobs, "GET /top": ofJobs, "GET /policies": ofJobs, "GET /policy": ofJobs,
 	"GET /generation": ofJobs, "GET /whatif": ofJobs, "POST /whatif": ofWhole, "GET /shadow": ofJobs, "GET /partitions": ofJobs, "GET /overrides": ofJobs, "POST /overrides": ofChanges,
+	"GET /order": ofJobs, "POST /order": ofChanges,
 
 	"GET /refloat/v1/jobs": ofJobs, "GET /refloat/v1/jobs/{job_id}": ofJobs, "GET /refloat/v1/jobs/{job_id}/story": ofJobs, "GET /refloat/v1/jobs/{job_id}/explanation": ofJobs,
 	"GET /refloat/v1/jobs/{job_id}/why-not/{outcome}": ofJobs, "GET /refloat/v1/runs": ofJobs, "GET /refloat/v1/decisions": ofJobs, "GET /refloat/v1/groups": ofJobs, "GET /refloat/v1/search": ofJobs,
@@ -102,6 +103,12 @@ func plantHidden(ctx context.Context, dir app.Dir) error {
 // secured is a deployment with callers of each kind, and with a queue that one of them may not see.
 func secured(t *testing.T) *deployment {
 	t.Helper()
+	return securedOn(t, "../../testdata/recordings/plain.jsonl.gz")
+}
+
+// securedOn is that on the history of a feed.
+func securedOn(t *testing.T, feed string) *deployment {
+	t.Helper()
 	token := func(name string, groups ...string) api.Token {
 		sum := sha256.Sum256([]byte(name))
 		return api.Token{SHA256: hex.EncodeToString(sum[:]), Groups: groups}
@@ -123,7 +130,7 @@ func secured(t *testing.T) *deployment {
 	if err := auth.Check(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := deploy("../../examples/policies", "../../testdata/recordings/plain.jsonl.gz", plantHidden, app.API{Auth: auth})
+	d, err := deploy("../../examples/policies", feed, plantHidden, app.API{Auth: auth})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,7 @@ func views() []string {
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
+		"/order?do=Retry&job=01m7xn681y99tqr9907k6hqh4d", "/order?do=GiveUp&job=" + id,
 		"/nope",
 	}
 }
@@ -57,6 +58,8 @@ func TestErrors(t *testing.T) {
 		{"GET", "/static/nope", 404, "There is no such page"},
 		{"GET", "/job?id=nope", 404, "not in the job database"},
 		{"GET", "/job", 400, "id: missing"},
+		{"GET", "/order?do=Retry", 400, "job: missing"},
+		{"GET", "/order?do=Sing&job=x", 400, "want Retry or GiveUp"},
 		{"GET", "/job?id=01m7", 400, "beginning of several"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=999", 404, "There is no such run"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=32", 404, "Nothing was decided on this run"},
