@@ -37,7 +37,8 @@ func views() []string {
 	id := url.QueryEscape(planted(1, 1, 1).Jobs[0].JobID)
 	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
 	return []string{
-		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/whatif?set=settings.globalMaxRetries%3D2",
+		"/", "/decisions", "/jobs", "/runs", "/runs?node=" + trendNode, "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
+		"/whatif?set=settings.globalMaxRetries%3D2",
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
