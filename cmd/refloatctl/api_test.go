@@ -56,7 +56,13 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	}
 	inForce("0")
 	at("apply", "-f", testPolicies, "--dry-run", "client").exits(t, exitFine).prints(t, "RetryPolicy infra is valid")
-	at("apply", "-f", testPolicies, "--dry-run", "server").exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
+	for _, dry := range [][]string{{"--dry-run"}, {"--dry-run=server"}, {"--dry-run", "server"}} {
+		at(append([]string{"apply", "-f", testPolicies}, dry...)...).exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
+	}
+	at("apply", "--dry-run", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
+	at("apply", "-f", testPolicies, "--dry-run", "sever").exits(t, exitUsage).prints(t, "did you mean server?")
+	at("apply", "-f", testPolicies, "--dry-run", "server", "more").exits(t, exitUsage).prints(t, "unknown command")
+	at("apply", "-f", testPolicies, "more").exits(t, exitUsage).prints(t, "unknown command")
 	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).prints(t, "RetryPolicy infra created", "generation 1")
 	at("apply", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra unchanged", "generation 1")
 	inForce("1")

@@ -21,6 +21,9 @@ type applyFlags struct {
 	prune, allowEmpty      bool
 }
 
+// dryServer is what --dry-run means without a value, as of other commands.
+const dryServer = "server"
+
 func newApply() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
@@ -32,14 +35,23 @@ removed with --prune. The files are checked first; if one is invalid, nothing is
 
 Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or cannot be reached.`,
 		Example: `  refloatctl apply -f policies/ --reason "more retries for evictions"
-  refloatctl apply -f policies/ --prune --dry-run server
+  refloatctl apply -f policies/ --prune --dry-run
   refloatctl get policies infra -o yaml > infra.yaml && $EDITOR infra.yaml && refloatctl apply -f infra.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.dryRun == dryServer && len(args) == 1 { // the value of --dry-run, which may stand without one
+				f.dryRun, args = args[0], nil
+			}
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return f.run(cmd)
+		},
 	}
 	f.bind(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "policy file or directory of policy files; may be repeated (required)")
 	cmd.Flags().StringVar(&f.dryRun, "dry-run", "none", "none, client (check the files only) or server (ask the server what would change)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryServer
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "remove resources that no file names")
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "also if no policy is left, or one that a queue or the settings name is missing")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the history")
@@ -51,8 +63,8 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 	switch {
 	case len(f.files) == 0:
 		return usageError{errors.New("-f PATH is required: a policy file or a directory of policy files")}
-	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != "server":
-		return usageError{suggest.Unknown("--dry-run", f.dryRun, "none", "client", "server")}
+	case f.dryRun != "none" && f.dryRun != "client" && f.dryRun != dryServer:
+		return usageError{suggest.Unknown("--dry-run", f.dryRun, "none", "client", dryServer)}
 	}
 	set, err := readPolicies(cmd, f.files...)
 	if err != nil {
@@ -71,7 +83,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	dry := f.dryRun == "server"
+	dry := f.dryRun == dryServer
 	return f.changed(cmd, f.output, set.Resources(), dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
 		return c.Apply(ctx, &pb.ApplyRequest{Documents: docs, Prune: f.prune, Reason: f.reason, DryRun: dry, AllowEmpty: f.allowEmpty})
 	})

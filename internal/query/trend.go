@@ -1,7 +1,9 @@
 package query
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/jobdb"
@@ -53,6 +55,38 @@ func (s *Source) Trend(ctx context.Context, queue, policy string, from, to int64
 		return err
 	})
 	return t, err
+}
+
+// NodeRuns is how many runs of a node a trend is about at most: the newest.
+const NodeRuns = 2000
+
+// NodeTrend returns what was decided on the newest runs of a node, by when they ended, of the week before the last such end. It
+// is from the rows of runs, as counts of nodes, which come and go, are not kept: what was pruned is not in it. cut: older runs
+// are left out. nil: nothing was decided.
+func (s *Source) NodeTrend(ctx context.Context, node string) (t *Trend, cut bool, err error) {
+	err = s.Jobs(ctx, func(q jobdb.Queries) error {
+		var counts []jobdb.HourCount
+		n, last := 0, int64(0)
+		_, err := q.RunList(&jobdb.Criteria{Node: node}, jobdb.Page{Sort: "leased", Descending: true, Limit: NodeRuns}, func(r *jobdb.Run) error {
+			if n++; r.Decision != 0 && r.Times.Ended > 0 {
+				hour := jobdb.HourOf(r.Times.Ended)
+				counts, last = append(counts, jobdb.HourCount{Hour: hour, Requeue: r.Outcome == jobdb.Requeued, Shadow: r.Shadow, Acted: r.Outcome != jobdb.Released, Count: 1}), max(last, hour+1)
+			}
+			return nil
+		})
+		if err != nil || counts == nil {
+			return err
+		}
+		cut = n == NodeRuns
+		first := last - trendHours
+		counts = slices.DeleteFunc(counts, func(c jobdb.HourCount) bool { return c.Hour < first })
+		if cut {
+			first = slices.MinFunc(counts, func(a, b jobdb.HourCount) int { return cmp.Compare(a.Hour, b.Hour) }).Hour
+		}
+		t = trendOf(counts, first, last)
+		return nil
+	})
+	return t, cut, err
 }
 
 // trendOf gathers the counts of hours in as many steps as there is room for, of which the last one ends with last.

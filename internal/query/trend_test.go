@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -52,5 +53,67 @@ func TestTrend(t *testing.T) {
 	before, after, err := s.BeforeAfter(t.Context(), 1190*3600e9+7)
 	if err != nil || before.Retried != 48 || after.Retried != 18 {
 		t.Errorf("before %+v, after %+v, %v: want 48 and 18 retried", before, after, err)
+	}
+}
+
+// onNode is a job database with so many decided runs of a node, so many an hour, of which every third was retried, the fifth before
+// the last was decided in shadow and the sixth was released; and with one run that goes on.
+type onNode struct {
+	jobdb.Queries
+	runs, inHour int
+}
+
+func (q onNode) RunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run) error) ([]any, error) {
+	if c.Node != "n" || p.Sort != "leased" || !p.Descending {
+		return nil, nil
+	}
+	err := visit(&jobdb.Run{})
+	for i := range min(q.runs, p.Limit-1) {
+		r := &jobdb.Run{Decision: uint64(i + 1), Outcome: jobdb.Denied, Shadow: i == 4}
+		if r.Times.Ended = int64(5000-i/q.inHour) * 3600e9; i%3 == 0 {
+			r.Outcome = jobdb.Requeued
+		} else if i == 5 {
+			r.Outcome = jobdb.Released
+		}
+		err = errors.Join(err, visit(r))
+	}
+	return nil, err
+}
+
+// TestNodeTrend: a week of decisions is counted by effect, of the newest runs.
+func TestNodeTrend(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		node    string
+		runs    int
+		inHour  int
+		steps   int
+		retried uint64
+		failed  uint64
+		shadow  uint64
+		late    uint64
+		cut     bool
+	}{
+		{"n", 0, 1, 0, 0, 0, 0, 0, false},
+		{"other", 9, 1, 0, 0, 0, 0, 0, false},
+		{"n", 9, 1, 56, 3, 4, 1, 1, false},
+		{"n", 400, 1, 56, 56, 110, 1, 1, false},
+		{"n", query.NodeRuns + 5, 1, 56, 56, 110, 1, 1, true},
+		{"n", query.NodeRuns + 5, 100, 20, 667, 1330, 1, 1, true},
+	} {
+		s := &query.Source{Jobs: func(_ context.Context, read func(jobdb.Queries) error) error {
+			return read(onNode{runs: c.runs, inHour: c.inHour})
+		}}
+		got, cut, err := s.NodeTrend(t.Context(), c.node)
+		if err != nil || cut != c.cut || (got == nil) != (c.steps == 0) {
+			t.Errorf("%+v: %v, %v, %v", c, got, cut, err)
+			continue
+		}
+		if got == nil {
+			continue
+		}
+		if n := got.All(); len(got.Steps) != c.steps || n != (query.Effects{Retried: c.retried, FailedForGood: c.failed, InShadow: c.shadow, Superseded: c.late}) {
+			t.Errorf("%+v: %d steps, %+v", c, len(got.Steps), n)
+		}
 	}
 }

@@ -70,6 +70,10 @@ func BenchmarkFirstByte(b *testing.B) {
 			_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "leased", Descending: true, Limit: pageRows}, func(r *jobdb.Run) error { put(r.RunID); return nil })
 			return err
 		}}, 0},
+		{"runs of a node, with its chart", "/runs?node=node", []bareRead{func(q jobdb.Queries, put func(string)) error {
+			_, err := q.RunList(&jobdb.Criteria{Node: "node"}, jobdb.Page{Sort: "leased", Descending: true, Limit: pageRows}, func(r *jobdb.Run) error { put(r.RunID); return nil })
+			return err
+		}}, 0},
 	} {
 		bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, read := range x.read {

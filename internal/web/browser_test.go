@@ -166,11 +166,26 @@ type violation struct {
 }
 
 const (
-	allRules  = `axe.run(document, {resultTypes: ["violations"], elementRef: false}).then(r => JSON.stringify(r.violations))`
-	oneRule   = `axe.run(document, {runOnly: ["color-contrast"], resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations))`
-	fewRows   = `document.querySelectorAll("tbody").forEach(b => [...b.rows].slice(2).forEach(r => r.remove())); document.querySelectorAll(".story, .grid").forEach(l => [...l.children].slice(0, -4).forEach(e => e.remove()))`
-	openAll   = `document.querySelectorAll("details").forEach(d => d.open = true)`
-	tooWide   = `[document.documentElement.scrollWidth, innerWidth, [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(e).position != "absolute").slice(0, 3).map(e => e.outerHTML.slice(0, 150)).join(" | ")].join(" ")`
+	allRules = `axe.run(document, {resultTypes: ["violations"], elementRef: false}).then(r => JSON.stringify(r.violations))`
+	oneRule  = `axe.run(document, {runOnly: ["color-contrast"], resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations))`
+	fewRows  = `document.querySelectorAll("tbody").forEach(b => [...b.rows].slice(2).forEach(r => r.remove())); document.querySelectorAll(".story, .grid").forEach(l => [...l.children].slice(0, -4).forEach(e => e.remove()))`
+	openAll  = `document.querySelectorAll("details").forEach(d => d.open = true)`
+	tooWide  = `[document.documentElement.scrollWidth, innerWidth, [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && getComputedStyle(e).position != "absolute").slice(0, 3).map(e => e.outerHTML.slice(0, 150)).join(" | ")].join(" ")`
+	// faintEdges are boxes of which neither the edge nor the inside stands out from what is around them. Lines between rows are no boxes.
+	faintEdges = `(() => {
+		const numbers = (c) => c.match(/[\d.]+/g).map(Number);
+		const clear = (c) => numbers(c)[3] === 0;
+		const light = (c) => numbers(c).slice(0, 3).map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+		const ratio = (a, b) => (Math.max(light(a), light(b)) + .05) / (Math.min(light(a), light(b)) + .05);
+		const around = (e) => { for (e = e.parentElement; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!clear(c)) return c } return "rgb(255, 255, 255)" };
+		return [...document.querySelectorAll("body *")].filter(e => {
+			const s = getComputedStyle(e);
+			const edges = ["Top", "Right", "Bottom", "Left"].filter(side => parseFloat(s["border" + side + "Width"]) > 0);
+			if (edges.length < 4 || s.visibility !== "visible" || !e.getClientRects().length) return false;
+			const out = around(e), inside = clear(s.backgroundColor) ? out : s.backgroundColor;
+			return edges.some(side => { const c = s["border" + side + "Color"]; return ratio(clear(c) ? inside : c, out) < 3 });
+		}).slice(0, 3).map(e => e.outerHTML.slice(0, 150)).join(" | ");
+	})()`
 	noRunaway = `document.documentElement.scrollWidth <= innerWidth`
 )
 
@@ -239,6 +254,11 @@ func TestViews(t *testing.T) {
 		findings(ctx, t, allRules, path+" narrow and light")
 		act(ctx, t, media("dark"), chromedp.EmulateViewport(1280, 900))
 		findings(ctx, t, oneRule, path+" wide and dark")
+		faint := get(ctx, t, chromedp.Evaluate[string](faintEdges))
+		act(ctx, t, media("light"))
+		if faint += get(ctx, t, chromedp.Evaluate[string](faintEdges)); faint != "" {
+			t.Errorf("%s: edges that do not stand out by 3:1, dark or light: %s", path, faint)
+		}
 		if get(ctx, t, chromedp.Evaluate[bool](`!!window.hacked || document.querySelectorAll("main img, main script, main [onerror]").length > 0`)) {
 			t.Errorf("%s: a text of a user is not escaped", path)
 		}
@@ -282,6 +302,25 @@ func TestWithoutJavaScript(t *testing.T) {
 	until(ctx, t, `location.search.includes("sort=") && document.querySelector("th[aria-sort]")`)
 	act(ctx, t, chromedp.Navigate(d.url+"/jobs"), chromedp.Click(chromedp.CSS("a[rel=next]")))
 	until(ctx, t, `location.search.includes("continue=")`)
+}
+
+// TestLocalTime: beside UTC stands how long ago a time was, and with JavaScript the local time, also in what updates itself.
+func TestLocalTime(t *testing.T) {
+	t.Parallel()
+	d := running(t)
+	ctx := tab(t)
+	const job = "01m7xn681y99tqr9907k6hqh4d"
+	act(ctx, t, command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}), chromedp.Navigate(d.url+"/decisions?job="+job))
+	until(ctx, t, `document.querySelector("footer").innerText == "Times are UTC. Local times are of Asia/Calcutta."`)
+	const both = `[...document.querySelectorAll("td.time")].every(td => {
+		const utc = new Date(td.querySelector("time").dateTime), here = new Date(utc.getTime() + 19800e3).toISOString().slice(0, 19).replace("T", " ");
+		return td.querySelector("time").innerText == utc.toISOString().slice(0, 19).replace("T", " ") && /^\d+ days ago, local /.test(td.querySelector(".beside").innerText) && here.endsWith(td.querySelector(".beside").innerText.split("local ")[1]);
+	})`
+	until(ctx, t, both)
+	until(ctx, t, `(document.querySelector("#main tbody").outerHTML = document.querySelector("#main tbody").outerHTML.replaceAll(/, local [^<]*/g, "")) && true`)
+	until(ctx, t, both)
+	act(ctx, t, command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}), chromedp.Navigate(d.url+"/decisions?job="+job))
+	until(ctx, t, `document.querySelector("#zone").innerText && [...document.querySelectorAll("td.time .beside")].every(e => /^\d+ days ago$/.test(e.innerText))`)
 }
 
 // newest is the last job that TestLive planted, which runs again with -count.

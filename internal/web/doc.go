@@ -1,7 +1,8 @@
 // Package web serves the page: what Refloat decided and why, for people with a browser.
 //
 // It is rendered on the server by html/template, which escapes everything, and works without JavaScript; htmx only
-// replaces what changes. Nothing is loaded from elsewhere, and a strict Content-Security-Policy forbids inline code.
+// replaces what changes, and static/times.js adds local times to those in UTC. Nothing is loaded from elsewhere, and a strict
+// Content-Security-Policy forbids inline code.
 //
 // Invariants:
 //   - The URL is the state: every view can be linked to, and a filter is a query parameter.

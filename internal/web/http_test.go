@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -35,10 +37,12 @@ func views() []string {
 	id := url.QueryEscape(planted(1, 1, 1).Jobs[0].JobID)
 	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
 	return []string{
-		"/", "/decisions", "/jobs", "/runs", "/groups", "/top", "/policies", "/policy?name=training", "/whatif?set=settings.globalMaxRetries%3D2",
+		"/", "/decisions", "/jobs", "/runs", "/runs?node=" + trendNode, "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
+		"/whatif?set=settings.globalMaxRetries%3D2",
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
 		"/job?id=01m7xn681y99tqr9907k6hqh4d", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=5&why-not=Retry", "/job?id=" + id, "/explain?run=0&id=" + id, "/group?" + group,
+		"/order?do=Retry&job=01m7xn681y99tqr9907k6hqh4d", "/order?do=GiveUp&job=" + id,
 		"/nope",
 	}
 }
@@ -55,6 +59,8 @@ func TestErrors(t *testing.T) {
 		{"GET", "/static/nope", 404, "There is no such page"},
 		{"GET", "/job?id=nope", 404, "not in the job database"},
 		{"GET", "/job", 400, "id: missing"},
+		{"GET", "/order?do=Retry", 400, "job: missing"},
+		{"GET", "/order?do=Sing&job=x", 400, "want Retry or GiveUp"},
 		{"GET", "/job?id=01m7", 400, "beginning of several"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=999", 404, "There is no such run"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=32", 404, "Nothing was decided on this run"},
@@ -101,7 +107,7 @@ func text(body string) string {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	d := running(t)
-	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js", "/schema.json") {
+	for _, path := range append(views(), "/static/style.css", "/static/htmx.min.js", "/static/times.js", "/schema.json") {
 		for _, method := range []string{"GET", "HEAD"} {
 			resp, body := ask(t, method, d.url+path, "")
 			csp := resp.Header.Get("Content-Security-Policy")
@@ -671,5 +677,29 @@ func TestSignInOnPage(t *testing.T) {
 	provider.Unlock()
 	if resp, body = open("GET", "/policies"); resp.StatusCode != 403 || strings.Contains(body, "u-1") {
 		t.Errorf("after signing out: %s: %d %s", resp.Request.URL, resp.StatusCode, text(body))
+	}
+}
+
+// TestPassed: beside a time stands how long ago it was, or how soon it comes.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)
+	s := newSmall(t, func(c *web.Config) { c.Now = func() time.Time { return now } })
+	for at, want := range map[time.Duration]string{
+		0: "0 s ago", 59 * time.Second: "59 s ago", 60 * time.Second: "1 min ago", 3599 * time.Second: "59 min ago", time.Hour: "1 h ago", 47*time.Hour + 59*time.Minute: "47 h ago", 48 * time.Hour: "2 days ago",
+		900 * 24 * time.Hour: "900 days ago", -500 * time.Millisecond: "0 s ago", -time.Second: "in 1 s", -90 * time.Minute: "in 1 h",
+	} {
+		if got := s.site.Passed(now.Add(-at).Format(time.RFC3339Nano)); got != want {
+			t.Errorf("%v ago: %q, want %q", at, got, want)
+		}
+	}
+	if got := s.site.Passed("nonsense"); got != "" {
+		t.Errorf("no time: %q", got)
+	}
+	if _, err := s.service.Apply(t.Context(), &pb.ApplyRequest{Documents: []*structpb.Struct{{Fields: map[string]*structpb.Value{"kind": structpb.NewStringValue("Queue"), "name": structpb.NewStringValue("q"), "mode": structpb.NewStringValue("Shadow")}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := ask(t, "GET", s.URL+"/policies", ""); !regexp.MustCompile(`<time datetime="([^"]*)" title="[^"]* UTC"><span class="day">[^<]*</span> [^<]*</time> <small class="beside" data-at="[^"]*" data-passed="-?\d+">`).MatchString(body) {
+		t.Errorf("no time in %s", body)
 	}
 }

@@ -27,9 +27,11 @@ type jobPage struct {
 	Others []choice
 	Pruned bool
 	Live   live
-	// ByGroup is what the group did to the job last, in words.
+	// ByGroup is what the group, or an order, did to the job last, in words.
 	ByGroup   []query.ByGroup
 	Elsewhere elsewhere
+	Order     *choice // that the job takes
+	Ordered   string  // the id of an order that was just given
 }
 
 // fact is a name with a value.
@@ -108,6 +110,7 @@ func (s *Site) job(p *page) error {
 		})
 		shown.Steps = append(shown.Steps, one)
 	}
+	shown.Order, shown.Ordered = s.orderOn(p, h), clip(p.arg("ordered"), 60)
 	shown.Elsewhere = s.ofJob(j.JobID, j.Queue, j.JobSet)
 	shown.Facts = []fact{
 		{"Queue", j.Queue, link("/queue", "name", j.Queue)},
@@ -121,8 +124,8 @@ func (s *Site) job(p *page) error {
 	if v := j.Armada; v != nil {
 		shown.Facts = append(shown.Facts, fact{"Armada's own verdict", "failed: " + clip(v.Reason+" "+v.Message, 300), ""})
 	}
-	shown.Live = p.liveFrom("live", "story", "5s", fmt.Sprint(h.Job, len(h.Runs), len(h.Decisions)))
-	if j.Final {
+	shown.Live = p.liveFrom("live", "story", "5s", fmt.Sprint(h.Job, len(h.Runs), len(h.Decisions), len(shown.ByGroup)))
+	if j.Final && shown.Ordered == "" {
 		shown.Live.Every = "" // nothing more happens
 	}
 	return p.show("job", "Job "+clip(j.JobID, 60), "/jobs", shown)

@@ -28,6 +28,7 @@ type listing struct {
 	// Elsewhere leads to what the list is about in other systems.
 	Elsewhere elsewhere
 	Table     table
+	Trend     *trend
 	Hidden    map[string]string // parameters that the form keeps
 }
 
@@ -417,6 +418,11 @@ func (s *Site) runs(p *page) error {
 	}
 	if node := l.Node; node != "" && len(t.Rows) > 0 {
 		shown.Elsewhere.command(naming([]string{"kubectl", "describe", "node"}, node))
+		if len(shown.Chosen) == 1 && l.Continue == "" { // the page of the node
+			if shown.Trend, err = s.nodeTrend(p, node); err != nil {
+				return err
+			}
+		}
 	}
 	p.sortable(t, map[int]string{4: "leased", 5: "ended"}, l.Sort)
 	p.paged(t, next)
@@ -432,7 +438,7 @@ func runRow(r *query.Run) []cell {
 	}
 	return []cell{
 		{Text: r.JobID, Link: jobLink(r.Partition, r.JobID), Class: "mono id"},
-		number(r.Index), badge(r.State, kind(r.State)), named(r.Node, p0("/runs", "node", r.Node)),
+		number(r.Index), badge(r.State, kind(r.State)), {Text: r.Node, Link: p0("/runs", "node", r.Node), Class: "node"},
 		at(r.Leased), at(r.Ended),
 		{Text: r.Error, Note: clip(r.Message, 200), Class: "why"},
 		named(r.Category, ""), decided,

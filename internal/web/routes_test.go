@@ -36,6 +36,7 @@ func everything(t *testing.T) (all []asked) {
 		"/search": {"q": {"01m7"}}, "/job": {"id": {job}}, "/explain": {"id": {job}, "run": {"0"}}, "/queue": {"name": {"genomics"}},
 		"/group": {"name": {"g" + hostile}}, "/policy": {"name": {"training"}}, "/generation": {"number": {"1"}},
 		"/overrides": {"do": {"kill"}, "queue": {"genomics"}, "reason": {"r"}},
+		"/order":     {"do": {"Retry"}, "job": {job}, "reason": {"r"}},
 	}
 	for path, takes := range pageRoutes(t) {
 		all = append(all, asked{method: "GET", path: path, pattern: path, with: required[path], names: takes[0]})

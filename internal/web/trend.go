@@ -40,11 +40,29 @@ func (s *Site) trendOf(p *page, queue, policy string, from, to int64) (*trend, e
 	if err != nil || t == nil {
 		return nil, err
 	}
+	return s.marked(p, t), nil
+}
+
+// nodeTrend draws that of a node.
+func (s *Site) nodeTrend(p *page, node string) (*trend, error) {
+	t, cut, err := s.Query.NodeTrend(p.ctx, node)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	d := s.marked(p, t)
+	if d.Title += " on this node"; cut {
+		d.Title += fmt.Sprintf(", of its newest %d runs", query.NodeRuns)
+	}
+	return d, nil
+}
+
+// marked draws a trend with marks where generations came into force.
+func (s *Site) marked(p *page, t *query.Trend) *trend {
 	history, err := s.API.Store.History(p.ctx)
 	if err != nil {
 		history = nil // a policies log that does not answer takes the marks, not the page
 	}
-	return drawTrend(t, history), nil
+	return drawTrend(t, history)
 }
 
 func drawTrend(t *query.Trend, history []*policylog.Version) *trend {

@@ -345,6 +345,36 @@ var functions = template.FuncMap{
 	"arr":   func(all ...any) []any { return all },
 }
 
+// passed is how long ago a time was when the page was made. static/times.js, which keeps it up to date, has the same words.
+type passed struct {
+	At, Text string
+	Seconds  int64 // below 0: until it comes
+}
+
+// passed returns nil for what is no time.
+func (s *Site) passed(t string) *passed {
+	at, err := time.Parse(time.RFC3339Nano, t)
+	if err != nil {
+		return nil
+	}
+	d := s.Now().Sub(at)
+	p := &passed{At: t, Seconds: int64(d / time.Second)}
+	n, unit := d.Abs(), "s"
+	of := time.Second
+	switch {
+	case n >= 48*time.Hour:
+		unit, of = "days", 24*time.Hour
+	case n >= time.Hour:
+		unit, of = "h", time.Hour
+	case n >= time.Minute:
+		unit, of = "min", time.Minute
+	}
+	if p.Text = fmt.Sprintf("%d %s ago", n/of, unit); p.Seconds < 0 {
+		p.Text = fmt.Sprintf("in %d %s", n/of, unit)
+	}
+	return p
+}
+
 func part(t, layout string) string {
 	at, err := time.Parse(time.RFC3339Nano, t)
 	if err != nil {

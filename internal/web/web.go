@@ -53,7 +53,7 @@ func Open(c Config) (*Site, error) {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, writeTimeout)
 	c.Query = c.Query.Limited(api.QueuesOf)
 	s := &Site{Config: c, pages: map[string]*template.Template{}, rooms: [2]room{{slots: make(chan struct{}, maxAtOnce)}, {slots: make(chan struct{}, maxAtOnce)}}}
-	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	layout, err := template.New("layout.html").Funcs(functions).Funcs(template.FuncMap{"passed": s.passed}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
@@ -126,7 +126,8 @@ func (s *Site) router() map[string]route {
 		"/groups":     {get: s.groups, query: list(query.Groups, "sort", "continue")},
 		"/search":     {get: s.search, query: []string{"q", "kind", "continue"}},
 		"/names":      {get: s.names, query: jobdb.Named},
-		"/job":        {get: s.job, query: []string{"id", "partition", "live", "seen"}},
+		"/job":        {get: s.job, query: []string{"id", "partition", "live", "seen", "ordered"}},
+		"/order":      {get: s.orderForm, post: s.order, query: []string{"do", "job"}, form: []string{"do", "job", "reason", "request", "confirm"}},
 		"/explain":    {get: s.explain, query: []string{"id", "partition", "run", "why-not"}},
 		"/group":      {get: s.group, query: []string{"queue", "set", "name"}},
 		"/queue":      {get: s.queue, query: []string{"name", "set", "since"}},
