@@ -320,7 +320,7 @@ func TestLocalTime(t *testing.T) {
 	until(ctx, t, `(document.querySelector("#main tbody").outerHTML = document.querySelector("#main tbody").outerHTML.replaceAll(/, local [^<]*/g, "")) && true`)
 	until(ctx, t, both)
 	act(ctx, t, command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}), chromedp.Navigate(d.url+"/decisions?job="+job))
-	until(ctx, t, `document.querySelector("#zone").innerText && [...document.querySelectorAll("td.time .beside")].every(e => /^\d+ days ago$/.test(e.innerText))`)
+	until(ctx, t, `document.readyState == "complete" && document.querySelector("footer").innerText == "Times are UTC." && [...document.querySelectorAll("td.time .beside")].every(e => /^\d+ days ago$/.test(e.innerText))`)
 }
 
 // newest is the last job that TestLive planted, which runs again with -count.

@@ -438,7 +438,8 @@ func runRow(r *query.Run) []cell {
 	}
 	return []cell{
 		{Text: r.JobID, Link: jobLink(r.Partition, r.JobID), Class: "mono id"},
-		number(r.Index), badge(r.State, kind(r.State)), {Text: r.Node, Link: p0("/runs", "node", r.Node), Class: "node"},
+		number(r.Index), badge(r.State, kind(r.State)),
+		{Text: r.Node, Link: p0("/runs", "node", r.Node), Class: "node"},
 		at(r.Leased), at(r.Ended),
 		{Text: r.Error, Note: clip(r.Message, 200), Class: "why"},
 		named(r.Category, ""), decided,

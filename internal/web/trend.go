@@ -50,7 +50,7 @@ func (s *Site) nodeTrend(p *page, node string) (*trend, error) {
 		return nil, err
 	}
 	d := s.marked(p, t)
-	if d.Title += " on this node"; cut {
+	if d.Title += ", on this node"; cut {
 		d.Title += fmt.Sprintf(", of its newest %d runs", query.NodeRuns)
 	}
 	return d, nil

@@ -21,7 +21,7 @@
     }
   };
   show();
-  document.getElementById("zone").textContent = ` Local times are of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`;
+  if (local(new Date())) document.getElementById("zone").textContent = ` Local times are of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`;
   new MutationObserver(show).observe(document.getElementById("main"), { childList: true, subtree: true });
   setInterval(show, 10000);
 })();
