@@ -44,6 +44,7 @@ type deployment struct {
 	copies              func(ctx context.Context, p int, copies []eventlog.Message) error
 	unable              []error
 	slack               time.Duration // of the policies
+	semantics           uint32        // of the evaluators
 }
 
 func deploy(t *testing.T, cfg standin.Config, mode writer.Mode, policies string) *deployment {
@@ -51,7 +52,7 @@ func deploy(t *testing.T, cfg standin.Config, mode writer.Mode, policies string)
 	if cfg.Executors == nil {
 		cfg.Executors = clusters(true)
 	}
-	d := &deployment{World: standin.NewWorld(t, cfg), t: t, mode: mode, fs: vfs.NewMem(), random: rand.New(rand.NewPCG(cfg.Seed, 9))}
+	d := &deployment{World: standin.NewWorld(t, cfg), t: t, mode: mode, fs: vfs.NewMem(), semantics: 3, random: rand.New(rand.NewPCG(cfg.Seed, 9))}
 	d.copies = d.Log().AppendSync
 	d.decisions, d.policies = d.open("decisions", d.Log().Partitions()), d.open("policies", 1)
 	d.publish(policies)
@@ -123,7 +124,7 @@ func (d *deployment) evaluatorsUp() {
 		policies, err := policylog.Open(d.policies)
 		d.must(err)
 		o := evaluator.NewOwner(evaluator.Config{
-			Semantics: 3, // groups
+			Semantics: d.semantics,
 			Partition: p, Store: store, Events: d.Log(), Decisions: d.decisions, Policies: policies,
 			Publisher: d.decisions.Publisher(p), Random: seeded{d.random},
 		})
