@@ -77,6 +77,9 @@ func recordedFacts(partition int, d *chain.Decision, run *jobdb.Run) (all facts,
 	if d.Requeue {
 		recordedRetry(d, state, need, when)
 	}
+	if d.Budget != nil {
+		recordedBudget(d, need, when)
+	}
 	if m := d.Member; m != nil {
 		need("group", m.Group)
 		need("part", m.Part)
@@ -98,6 +101,8 @@ func recordedRetry(d *chain.Decision, state, need func(string, any), when func(i
 	need("retryAfter", when(d.RetryAfter))
 	need("podName", d.PodName)
 	switch later := after > delay.Nanoseconds(); {
+	case d.Budget != nil && d.Budget.Effect == policy.BudgetDelayed && !d.Budget.Noted && d.Budget.At == d.RetryAfter:
+		need("budgetWaits", true)
 	case later && d.Code == policy.GangRetry:
 		need("gangWaits", "when all of the gang may start again")
 	case later && (d.Code != policy.GroupRestart || d.Group != nil): // what is left of a restart's delay is cut to milliseconds
@@ -110,6 +115,27 @@ func recordedRetry(d *chain.Decision, state, need func(string, any), when func(i
 	}
 	if d.NodesLeftOut > 0 {
 		need("nodesLeftOut", d.NodesLeftOut)
+	}
+}
+
+// recordedBudget are the facts of what budgets said (semantics.md, section 14).
+func recordedBudget(d *chain.Decision, need func(string, any), when func(int64) string) {
+	u := d.Budget
+	need("budget", u.Budget)
+	need("budgetEffect", u.Effect)
+	need("budgetLeft", u.Left)
+	need("budgetFirsts", u.Firsts)
+	if u.Effect != policy.BudgetGranted {
+		need("budgetAt", when(u.At))
+	}
+	if u.Noted {
+		need("budgetInShadow", true)
+	}
+	if u.Effect == policy.BudgetExhausted && !u.Noted {
+		need("budgetRefuses", true)
+	}
+	if u.Noted && u.Effect != policy.BudgetGranted {
+		need("budgetNoted", true)
 	}
 }
 
@@ -221,7 +247,7 @@ func numbers(text string) (at [][]int) {
 	var not [][]int
 	for _, span := range foreign.FindAllStringIndex(text, -1) {
 		line := text[span[0]:span[1]]
-		if strings.HasPrefix(line, "  rule: ") || strings.HasPrefix(line, "  job:  ") || line == " (globalMaxRetries)" {
+		if strings.HasPrefix(line, "  rule: ") || strings.HasPrefix(line, "  budget: ") || strings.HasPrefix(line, "  job:  ") || line == " (globalMaxRetries)" {
 			continue
 		}
 		not = append(not, span)
@@ -250,7 +276,7 @@ func oneMore(digits string) string {
 type readingBack struct {
 	decisions, facts, planted, missed int
 	codes                             map[policy.Code]int
-	groups                            map[string]int
+	groups, budgets                   map[string]int
 }
 
 // check reads an explanation back, and plants an error in each of its numbers.
@@ -270,6 +296,9 @@ func (x *readingBack) check(t *testing.T, e *query.Explanation, plant bool) {
 	if v := b.Decision.Group; v != nil {
 		x.groups[v.Action.String()]++
 	}
+	if u := b.Decision.Budget; u != nil {
+		x.budgets[u.Effect.String()+map[bool]string{true: ", in shadow"}[u.Noted]]++
+	}
 	if !plant {
 		return
 	}
@@ -286,17 +315,17 @@ func (x *readingBack) check(t *testing.T, e *query.Explanation, plant bool) {
 }
 
 func newReadingBack() *readingBack {
-	return &readingBack{codes: map[policy.Code]int{}, groups: map[string]int{}}
+	return &readingBack{codes: map[policy.Code]int{}, groups: map[string]int{}, budgets: map[string]int{}}
 }
 
 func (x *readingBack) report(t *testing.T) {
 	t.Helper()
-	t.Logf("%d decisions read back, with %d facts; %d planted errors, %d not noticed; codes %v; actions of groups %v",
-		x.decisions, x.facts, x.planted, x.missed, x.codes, x.groups)
+	t.Logf("%d decisions read back, with %d facts; %d planted errors, %d not noticed; codes %v; actions of groups %v; effects of budgets %v",
+		x.decisions, x.facts, x.planted, x.missed, x.codes, x.groups, x.budgets)
 }
 
 // TestReadBackHistories reads back the explanation of every decision of random histories,
-// also of groups, by the versions 1 to 3 of the semantics.
+// also of groups and with budgets, by all versions of the semantics.
 func TestReadBackHistories(t *testing.T) {
 	t.Parallel()
 	histories := 400
@@ -305,9 +334,12 @@ func TestReadBackHistories(t *testing.T) {
 	}
 	x := newReadingBack()
 	for seed := range uint64(histories) {
-		h := model.Generate(seed, model.Options{Versions: seed%4 == 0, Republished: seed%3 == 0})
-		if seed%2 == 0 {
-			h = model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0})
+		h := model.Generate(seed, model.Options{Versions: seed%4 == 0, Republished: seed%3 == 0, Budgets: seed%5 == 0})
+		switch {
+		case seed%2 == 0:
+			h = model.GenerateGroups(seed, model.GroupOptions{Drain: seed%4 == 0, Budgets: seed%5 == 0, Newest: model.SuccessorsVersion + int(seed%3/2)})
+		case seed%7 == 0:
+			h = model.GenerateBudgets(seed)
 		}
 		for i, e := range explained(t, h) {
 			x.check(t, e, i%4 == 0)
@@ -318,9 +350,6 @@ func TestReadBackHistories(t *testing.T) {
 		if _, ok := policy.ParseCode(c.String()); !ok {
 			break
 		}
-		if c == policy.BudgetRefused { // these histories have no budgets: TestShown has what is said of them
-			continue
-		}
 		if x.codes[c] == 0 && !testing.Short() {
 			t.Errorf("no decision %v was read back", c)
 		}
@@ -328,6 +357,13 @@ func TestReadBackHistories(t *testing.T) {
 	for a := policy.FailGroup; a <= policy.Halt; a++ {
 		if x.groups[a.String()] == 0 && !testing.Short() {
 			t.Errorf("no decision with %v of a group was read back", a)
+		}
+	}
+	for e := policy.BudgetGranted; e <= policy.BudgetExhausted; e++ {
+		for _, name := range []string{e.String(), e.String() + ", in shadow"} {
+			if x.budgets[name] == 0 && !testing.Short() {
+				t.Errorf("no decision with %s was read back", name)
+			}
 		}
 	}
 }
@@ -341,6 +377,10 @@ func explained(t *testing.T, h model.History) (all []*query.Explanation) {
 		t.Fatal(err)
 	}
 	p, generation := &evaluator.Processor{State: state}, uint64(0)
+	p.Activate([]chain.Record{&chain.OwnerClaim{Partitions: uint32(h.Divided)}})
+	version := func(number uint32) {
+		p.Activate([]chain.Record{&chain.SemanticsActivated{Version: number}, evaluator.Activation(generation, p.Rules.Set, number)})
+	}
 	use := func(policies model.Policies) {
 		var files []policyfile.File
 		for _, f := range policies.YAML(false) {
@@ -352,11 +392,11 @@ func explained(t *testing.T, h model.History) (all []*query.Explanation) {
 		}
 		generation++
 		p.Rules = evaluator.Rules{Generation: generation, Set: set.Set}
-		p.Activate([]chain.Record{&chain.PolicyActivated{Generation: generation, Digest: set.Digest(), HorizonMS: set.Horizon().Milliseconds()}})
+		p.Activate([]chain.Record{evaluator.Activation(generation, set.Set, p.Progress.Semantics)})
 	}
 	use(h.Policies)
 	if len(h.Versions) == 0 {
-		p.Activate([]chain.Record{&chain.SemanticsActivated{Version: evaluator.SemanticsVersion}})
+		version(evaluator.SemanticsVersion)
 	}
 	for i, m := range h.Messages {
 		for _, c := range h.Changes {
@@ -366,7 +406,7 @@ func explained(t *testing.T, h model.History) (all []*query.Explanation) {
 		}
 		for _, v := range h.Versions {
 			if v.Before == i {
-				p.Activate([]chain.Record{&chain.SemanticsActivated{Version: uint32(v.Number)}})
+				version(uint32(v.Number))
 			}
 		}
 		out, err := p.Step(&eventlog.Message{Position: eventlog.Position{Ledger: m.Ledger, Entry: m.Entry, Batch: m.Batch}, Publish: m.Publish, Payload: m.Payload})

@@ -138,6 +138,7 @@ const (
 	perGroup = `(?P<groupRuleText>the default of the group \(no rule matched\)|rule .+? of the group)`
 	restarts = `(?P<restartsUsed>\d+) of (?P<maxRestarts>\d+) counted restarts`
 	at       = `not before (?P<retryAfter>\S+?)`
+	usedUp   = `retry budget (?P<budget>.+?) is used up \((?P<budgetFirsts>\d+) first runs? in its window\)`
 )
 
 // codeSentences are those of the codes (semantics.md, sections 5, 8 and 12), what they state
@@ -160,8 +161,9 @@ var codeSentences = map[string]string{
 	"GangFail": `(?:` + byRule + ` would retry the job, but its gang cannot be retried as a whole, because a member was cancelled` +
 		`|the job belongs to a gang, and no rule matches: Armada itself requeues a returned lease of a job, but not of a gang` +
 		`|the job belongs to a gang and is in no group, so that the gang cannot be retried as a whole: a GroupFinding says why, or it was submitted before version 3 of the semantics)`,
+	"BudgetRefused": byRule + ` (?P<budgetRefuses>would retry the job, but ` + usedUp + `)`,
 	"GroupRestart": `(?:the run was told to stop, because its group or unit restarts(?: \((?:` + byRule + "|(?P<byRestarts>`restarts`) of policy (?P<policy>.+?)|(?P<byDefault>the default) of policy (?P<policy>.+?))" + `\))?` +
-		`|no rule matched, and no policy has a default action: the job fails|` + byRule + ` fails the job)`,
+		`|no rule matched, and no policy has a default action: the job fails|` + byRule + ` (?:fails the job|(?P<budgetRefuses>would retry the job, but ` + usedUp + `)))`,
 	"GroupEnded": `the group had stopped the job, so its policies were not asked`,
 	"UnitLimit":  byRule + ` would retry the job, but its unit has used up its retries \(retryLimit\)`,
 }
@@ -180,6 +182,7 @@ const groupSentence = `the unit (?:failed \((?P<unitReason>[A-Za-z]+)\)|(?P<succ
 // waiting is when and where a retry runs.
 const waiting = `, (?:(?P<atOnce>at once)` +
 	`|` + at + ` \((?P<delay>[^ ]+) after the failure\)` +
+	`|` + at + `, because (?P<budgetWaits>` + usedUp + `) \(otherwise (?P<delay>[^ ]+) after the failure\)` +
 	`|` + at + `, (?P<gangWaits>when all of the gang may start again) \((?P<delay>[^ ]+) after the failure for this job\)` +
 	`|` + at + `, (?P<paused>when the pause of retries ends) \(otherwise (?P<delay>[^ ]+) after the failure\))` +
 	`(?:, not on (?P<avoidNodes>.+?))?(?: \((?P<nodesLeftOut>\d+) earlier nodes are left out\))?`
@@ -194,6 +197,7 @@ func (r *reader) sentence(s string) {
 	if r.facts["decision"] == "JobRequeued" {
 		pattern += waiting
 	}
+	pattern += `(?:; (?P<budgetNoted>` + usedUp + `, in shadow: it would (?:refuse the retry|grant the retry for (?P<budgetAt>[^ ;]+))))?`
 	r.line(s, pattern+`(?:; policies skipped: (?P<skippedPolicies>.+?))?(?P<inSentence>; shadow: this decision has no effect)?`)
 	if p, ok := r.facts["policyOfDefault"]; ok {
 		delete(r.facts, "policyOfDefault")
@@ -216,6 +220,11 @@ func (r *reader) sentence(s string) {
 	}
 	delete(r.facts, "besideKind")
 	delete(r.facts, "inSentence")
+	for _, name := range []string{"budgetWaits", "budgetNoted", "budgetRefuses"} {
+		if _, ok := r.facts[name]; ok {
+			r.facts[name] = "true"
+		}
+	}
 	r.effect()
 }
 
@@ -301,7 +310,15 @@ func (r *reader) group(lines []string) {
 }
 
 func (r *reader) counts(lines []string) {
+	const budget = `  budget: (?P<budgetEffect>Budget[A-Za-z]+) (?P<budget>.+): (?P<budgetLeft>\d+) left before, for (?P<budgetFirsts>\d+) first runs? in its window` +
+		`(?:; granted at (?P<budgetAt>\S+))?(?P<budgetInShadow> \(in shadow: nothing is held back\))?`
 	for _, line := range lines {
+		if r.match(line, budget) {
+			if _, ok := r.facts["budgetInShadow"]; ok {
+				r.facts["budgetInShadow"] = "true"
+			}
+			continue
+		}
 		if !r.match(line, `  job:  (?P<globalBefore>\d+) before, (?P<globalUsed>\d+) after, limit (?P<globalLimit>\d+) \(globalMaxRetries\)`) {
 			r.line(line, `  rule: (?P<ruleBefore>\d+) before, (?P<ruleUsed>\d+) after, limit (?P<ruleLimit>\d+) from the (?P<limitFrom>rule|policy|global)`)
 		}

@@ -48,6 +48,9 @@ func verdict(d *chain.Decision) string {
 		if d.Policy == "" {
 			return "no rule matched, and no policy has a default action: the job fails"
 		}
+		if d.Budget != nil { // it refused the retry, which failed the unit
+			return rule + " would retry the job, but " + usedUp(d.Budget)
+		}
 		return rule + " fails the job"
 	case policy.GroupOver:
 		return "the group had stopped the job, so its policies were not asked"

@@ -152,7 +152,7 @@ func Ladder(w io.Writer, traces []query.RuleTrace) {
 func Counts(w io.Writer, d *audit.Decision, before uint32) {
 	fmt.Fprintf(w, "\n%s\n", show.Bold(w, "Counts"))
 	for _, r := range query.RetryCounts(d, before) {
-		fmt.Fprintf(w, "  %-6s%s\n", r.Of+":", r)
+		fmt.Fprintf(w, "  %-5s %s\n", r.Of+":", r)
 	}
 }
 
