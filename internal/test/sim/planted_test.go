@@ -17,7 +17,7 @@ type net struct{ tests, test string }
 
 var (
 	bySimulation = net{"./internal/test/sim", "TestSim"}
-	byModel      = net{"./internal/evaluator", "Test(Groups|Budgets)(AgainstNaiveModel|Replayed)"}
+	byModel      = net{"./internal/evaluator", "Test(Groups|Budgets|)(AgainstNaiveModel|Replayed)"}
 )
 
 // simulated are the bugs that the simulation must catch.
