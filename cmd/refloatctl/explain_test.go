@@ -159,7 +159,7 @@ func (f *flips) again(t *testing.T, e *query.Explanation, c *whynot.Change, want
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		in := whynot.Input{Base: set, Failure: e.Basis.Facts, Counts: e.Basis.Before, Member: c.Input.Member}
+		in := whynot.Input{Base: set, Failure: e.Basis.Facts, Counts: e.Basis.Before, Budget: c.Input.Budget, Member: c.Input.Member}
 		v, _, err := in.Evaluate()
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)

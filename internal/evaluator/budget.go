@@ -30,11 +30,19 @@ func (p policies) evaluate() policy.Verdict {
 	switch p.asked = use; {
 	case use == nil:
 	case use.Effect == policy.BudgetExhausted && !use.Noted:
-		return refused(v, policy.BudgetRefused)
+		return RefusedByBudget(v)
 	default:
 		v.RetryAfter, v.ReadyAfter = max(v.RetryAfter, from), max(v.ReadyAfter, from)
 	}
 	return v
+}
+
+// RefusedByBudget returns what a verdict is if a budget refuses the retry; of what budgets are not asked about, the same.
+func RefusedByBudget(v policy.Verdict) policy.Verdict {
+	if !counts(v.Code) {
+		return v
+	}
+	return refused(v, policy.BudgetRefused)
 }
 
 // useOf returns what a decision with a code records of the budgets that were asked; nil: nothing, because others decided.

@@ -58,6 +58,9 @@ func (w *WhyNot) Notes() (notes []string) {
 	if len(w.Changes) > 0 {
 		notes = append(notes, "Changes of policies are in the form of `refloatctl whatif --set`, which shows what else they change.")
 	}
+	if slices.ContainsFunc(w.Found, func(c whynot.Change) bool { return c.OfBudget() }) {
+		notes = append(notes, "A decision does not record how many retries first runs had paid for, nor what other budgets said: a ratio is the least that may do.")
+	}
 	if w.Partial {
 		notes = append(notes, "The policies are so large that not all rules were tried.")
 	}
@@ -134,6 +137,12 @@ func (s *Source) WhyNotOf(ctx context.Context, e *Explanation, outcome string) (
 		return nil, &NoAnswer{fmt.Sprintf("the policies were not asked about run %d of job %s (%s): %s; `refloatctl get group %s` says about which run to ask instead", d.RunIndex, d.JobID, d.Code, why, d.Member.Group)}
 	}
 	in := b.input()
+	if d.Budget != nil && d.Member == nil {
+		var err error
+		if in.Budget, err = s.budgetOf(ctx, b); err != nil {
+			return nil, err
+		}
+	}
 	if d.Member != nil {
 		var err error
 		if in.Member, err = s.memberBefore(ctx, b); err != nil {
@@ -145,6 +154,10 @@ func (s *Source) WhyNotOf(ctx context.Context, e *Explanation, outcome string) (
 		}
 	}
 	asked := whynot.Outcome(outcome)
+	v, _, err := in.Evaluate()
+	if err != nil {
+		return nil, err
+	}
 	changes, partial, err := whynot.Find(in, asked)
 	if errors.Is(err, whynot.ErrSame) {
 		return nil, &NoAnswer{fmt.Sprintf("the outcome of run %d of job %s is %s: %s", d.RunIndex, d.JobID, asked, audit.Reason(d))}
@@ -152,7 +165,7 @@ func (s *Source) WhyNotOf(ctx context.Context, e *Explanation, outcome string) (
 	if err != nil {
 		return nil, err
 	}
-	out := &WhyNot{JobID: d.JobID, RunID: d.RunID, Outcome: string(whynot.OutcomeOf(&b.Verdict)), Asked: outcome, Partial: partial, Changes: []Flipped{}, Found: changes}
+	out := &WhyNot{JobID: d.JobID, RunID: d.RunID, Outcome: string(whynot.OutcomeOf(&v)), Asked: outcome, Partial: partial, Changes: []Flipped{}, Found: changes}
 	if d.Member != nil {
 		out.Group = d.Member.Group
 	}
@@ -177,6 +190,22 @@ func (b *Basis) input() *whynot.Input {
 		in.Overrides = append(in.Overrides, o.Override)
 	}
 	return in
+}
+
+// budgetOf returns what the budget said that held a retry back, and what it was.
+func (s *Source) budgetOf(ctx context.Context, b *Basis) (*whynot.Budget, error) {
+	use := &whynot.Budget{BudgetUse: *b.Decision.Budget}
+	for _, have := range b.Policies.Base.Set.Budgets() {
+		if have.Name == use.Budget {
+			use.Was = have
+		}
+	}
+	err := s.Jobs(ctx, func(q jobdb.Queries) error {
+		positions, err := q.Positions()
+		use.Partitions = uint32(len(positions))
+		return err
+	})
+	return use, err
 }
 
 // memberBefore returns the failed member with its unit and its group as they were before a decision: as the records before it

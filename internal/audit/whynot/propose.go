@@ -65,6 +65,7 @@ func (p *proposer) propose() []Edit {
 		p.policy(&applying[i])
 	}
 	p.group()
+	p.budget()
 	p.settings()
 	return p.edits
 }

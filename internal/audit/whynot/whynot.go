@@ -81,7 +81,8 @@ type Edit struct {
 	Size Size
 	Far  uint64 // how far a number moves
 
-	apply func(*Input) error
+	apply    func(*Input) error
+	ofBudget bool
 }
 
 // Input is everything that a verdict follows from.
@@ -90,6 +91,7 @@ type Input struct {
 	Overrides []policyfile.Override
 	Failure   policy.Failure
 	Counts    policy.Counts
+	Budget    *Budget                   // nil: none was asked; of a member, it is not looked at
 	Member    *projection.MemberFailure // with its unit and group as they were; nil: the job is in none
 }
 
@@ -106,7 +108,7 @@ func (in *Input) Evaluate() (policy.Verdict, *chain.GroupVerdict, error) {
 		v, unit := evaluator.JudgeMember(set.Set, &in.Failure, &in.Counts, in.Member)
 		return v, unit, nil
 	}
-	return set.Evaluate(&in.Failure, &in.Counts), nil, nil
+	return in.withBudget(set.Set, set.Evaluate(&in.Failure, &in.Counts)), nil, nil
 }
 
 // ErrSame reports that the outcome is already the asked one.

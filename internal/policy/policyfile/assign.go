@@ -17,6 +17,7 @@ import (
 //	settings.globalMaxRetries=9
 //	queues.ml.mode=Shadow
 //	groups.training.maxRestarts=1
+//	budgets.ml.ratio=0.2
 //
 // A rule or part is named, or counted from 0, or + for one more at the end. The value is JSON, or else text.
 func (s *Set) Assign(text string) (*Set, error) {
@@ -184,7 +185,7 @@ func (s *Set) named(path string) (found ID, field string, err error) {
 		}
 		return found, field, nil
 	}
-	return found, "", fmt.Errorf("%s: want policies.NAME.FIELD, groups.NAME.FIELD, queues.NAME.FIELD or settings.FIELD", path)
+	return found, "", fmt.Errorf("%s: want policies.NAME.FIELD, groups.NAME.FIELD, queues.NAME.FIELD, budgets.NAME.FIELD or settings.FIELD", path)
 }
 
 // assign sets a field below a value. Missing objects on the way are made.

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/eventlog/recording"
+)
+
+// budgeted decides first runs of jobs that fail one after the other, a second apart, by policies with a budget of queue q.
+func budgeted(t *testing.T, partitions, jobs int, budget string) (data string) {
+	t.Helper()
+	dir := t.TempDir()
+	file, data := filepath.Join(dir, "events.jsonl.gz"), filepath.Join(dir, "data")
+	writeFile(t, dir, "policies/p.yaml", `apiVersion: armadaproject.io/v1
+kind: RetryPolicy
+metadata: {name: p}
+spec: {defaultAction: Retry, retryLimit: 3}
+---
+{kind: Queue, name: q, retryPolicies: [p]}
+---
+apiVersion: refloat.github.io/v1
+kind: RetryBudget
+metadata: {name: b}
+spec: `+budget+"\n")
+	var entries []recording.Entry
+	for i := range jobs {
+		id, at := fmt.Sprintf("01job%02d", i), int64(1_800_000_000+i)
+		failed := exitedRun(id, fmt.Sprintf("run%02d", i), 1)
+		failed.Created = &pb.Timestamp{Seconds: at}
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{
+			{Created: failed.Created, Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: id}}}, failed,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, recording.Entry{Producer: "test", Message: eventlog.Message{
+			Position: eventlog.Position{Ledger: 1, Entry: int64(i), Batch: -1}, Publish: at * 1e9, Key: "s", Payload: payload,
+		}})
+	}
+	writeRecording(t, file, entries)
+	ctl(t, "up", "--data", data, "--partitions", fmt.Sprint(partitions), "--policies", filepath.Join(dir, "policies"), "--feed", file, "--quiet", "--exit-when-drained").exits(t, exitFine)
+	return data
+}
+
+// TestWhyNotBudget: of a retry that a budget refused or delayed, what of the budget would have given the other outcome; whatif,
+// which decides everything again, agrees.
+func TestWhyNotBudget(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		partitions, jobs int
+		budget           string
+		want             string // of the last job
+		gives            []string
+		others           []string // changes that must not be proposed
+	}{
+		"refused": {
+			1, 3, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}", "Retry",
+			[]string{"budgets.b.floor=3 (is 2)", "budgets.b.ratio=0.334 (is 0.3)", "budgets.b.whenExhausted=Delay (is Refuse)", "budgets.b.mode=Shadow (is Enforce)"}, nil,
+		},
+		"refused, of three partitions": {
+			3, 3, "{queue: q, ratio: 0, floor: 4, whenExhausted: Refuse}", "Retry",
+			[]string{"budgets.b.floor=7 (is 4)", "budgets.b.ratio=0.334 (is 0)", "budgets.b.mode=Shadow (is Enforce)"}, []string{"budgets.b.floor=5", "budgets.b.floor=6"},
+		},
+		"refused, no floor": {
+			1, 1, "{ratio: 0.5, floor: 0, whenExhausted: Refuse}", "Retry",
+			[]string{"budgets.b.floor=1 (is 0)", "budgets.b.ratio=1 (is 0.5)", "budgets.b.mode=Shadow (is Enforce)"}, []string{"whenExhausted"},
+		},
+		"delayed":   {1, 2, "{queue: q, ratio: 0, floor: 1}", "Fail", []string{"budgets.b.whenExhausted=Refuse (is Delay)"}, []string{"budgets.b.floor", "budgets.b.ratio"}},
+		"in shadow": {1, 2, "{queue: q, ratio: 0, floor: 1, whenExhausted: Refuse, mode: Shadow}", "Fail", []string{"budgets.b.mode=Enforce (is Shadow)"}, nil},
+		"granted":   {1, 1, "{queue: q, ratio: 0, floor: 1, whenExhausted: Refuse}", "Fail", nil, []string{"budgets."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, job := budgeted(t, tt.partitions, tt.jobs, tt.budget), fmt.Sprintf("01job%02d", tt.jobs-1)
+			is := map[string]string{"Retry": "Fail", "Fail": "Retry"}[tt.want]
+			ctl(t, "explain", job, "--data", data, "--why-not", is).exits(t, exitFinding).prints(t, "is "+is)
+			out := ctl(t, "explain", job, "--data", data, "--why-not", tt.want).exits(t, exitFine).prints(t, tt.gives...).out
+			for _, not := range tt.others {
+				if strings.Contains(out, not) {
+					t.Errorf("%s is proposed:\n%s", not, out)
+				}
+			}
+			if of := len(tt.gives) > 0; strings.Contains(out, "a ratio is the least that may do") != of {
+				t.Errorf("the note on budgets is wrong:\n%s", out)
+			}
+			gives := fmt.Sprintf(`"candidate":{"outcome":%q,"code":%q`, tt.want, map[string]string{"Retry": "DefaultRetry", "Fail": "BudgetRefused"}[tt.want])
+			for _, change := range tt.gives[:min(2, len(tt.gives))] {
+				set, _, _ := strings.Cut(change, " ")
+				r := ctl(t, "whatif", "--data", data, "--set", set, "-o", "json")
+				if !strings.Contains(r.out, gives) || !strings.Contains(r.out, `"jobId":"`+job+`"`) {
+					t.Errorf("whatif --set %s does not give %s:\n%s%s", set, gives, r.out, r.err)
+				}
+			}
+		})
+	}
+}
