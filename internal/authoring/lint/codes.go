@@ -79,4 +79,7 @@ var codes = [...]Code{
 	{"RP121", policyfile.Warning, "restarts that never restart", "The limit of restarts is 0 or unset, so the group's rules are asked at once."},
 	{"RP122", policyfile.Note, "few restarts for members that need each other", "maxRestarts is at most 3, and restartStrategy is not stated, so that each member starts again as soon as it can. A member that fails within 10 s uses up three restarts in the 30 s that the others have, by default, to stop."},
 	{"RP123", policyfile.Warning, "more nodes to avoid than a retry avoids", "A decision names at most 50 nodes, those of the job first, and says how many it leaves out. Cordon nodes that are to stay away."},
+	{"RP124", policyfile.Warning, "budget that grants nothing", "Neither first runs nor the floor of a retry budget pay for a retry, so it refuses every one."},
+	{"RP125", policyfile.Warning, "window of seconds", "The window of a retry budget is shorter than a minute. The first run of a job that runs for longer has left it when it fails, and pays for no retry."},
+	{"RP126", policyfile.Warning, "budget that is never asked", "No policy that applies to the queue of a retry budget grants a retry that counts (or of any, if it is of all queues), perhaps because there is no such queue: it limits nothing. Retries by Ignore and by groups are not asked of budgets."},
 }

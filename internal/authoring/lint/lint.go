@@ -54,6 +54,8 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 			l.group(set.GroupPolicy(l.doc.Name))
 		case "Queue":
 			l.queue()
+		case policyfile.KindBudget:
+			l.budget()
 		}
 	}
 	l.problems.Sort()
