@@ -34,6 +34,7 @@ type policiesPage struct {
 	Generation  uint64
 	ReadOnly    string
 	Resources   table
+	Budgets     table
 	Generations table
 }
 
@@ -63,6 +64,11 @@ func (s *Site) policies(p *page) error {
 			text(r.Kind), linked(name, link("/policy", "kind", r.Kind, "name", r.Name)), text(strings.Join(r.UsedBy, ", ")), generationCell(r.Generation),
 		})
 	}
+	snap, err := s.newestPolicies(p)
+	if err != nil {
+		return err
+	}
+	shown.Budgets = budgetsOf(&snap)
 	shown.Generations = table{Caption: "Generations, newest first", Columns: columns("Generation>", "When", "Who", "Why", "Change"), Empty: "Nothing was ever published."}
 	for _, g := range history.Generations {
 		row := []cell{generationCell(g.Generation), at(query.TimeText(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}, {Text: changeText(g), Class: "why"}}
@@ -73,6 +79,28 @@ func (s *Site) policies(p *page) error {
 		shown.Generations.Rows = append(shown.Generations.Rows, row)
 	}
 	return p.show("policies", "Policies", "/policies", shown)
+}
+
+// budgetsOf lists retry budgets, and what each permits.
+func budgetsOf(snap *policylog.Snapshot) table {
+	t := table{Caption: "Retry budgets", Columns: columns("Name", "Queue", "Ratio>", "Floor>", "Window>", "What is beyond it", "Mode")}
+	for _, b := range snap.Base.Budgets() {
+		queue, beyond, mode := linked(b.Queue, link("/queue", "name", b.Queue)), "is delayed", "Enforce"
+		if b.Queue == "" {
+			queue = text("all together")
+		}
+		if b.Refuse {
+			beyond = "fails"
+		}
+		if b.Shadow {
+			mode = "Shadow"
+		}
+		t.Rows = append(t.Rows, []cell{
+			linked(b.Name, link("/policy", "kind", policyfile.KindBudget, "name", b.Name)), queue,
+			number(strconv.FormatFloat(float64(b.Ratio)/1000, 'f', -1, 64)), number(fmt.Sprint(b.Floor)), number(b.Window.String()), text(beyond), text(mode),
+		})
+	}
+	return t
 }
 
 func generationCell(n uint64) cell {
