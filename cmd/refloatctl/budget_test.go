@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,5 +100,19 @@ func TestWhyNotBudget(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRecordBeside: a retry that a budget granted is recorded without the budget; of one that it held back, no test is written.
+func TestRecordBeside(t *testing.T) {
+	t.Parallel()
+	data, out := budgeted(t, 1, 2, "{queue: q, ratio: 0, floor: 1, whenExhausted: Refuse}"), t.TempDir()
+	ctl(t, "test", "record", "--job", "01job00", "--data", data, "--out", out).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
+	if b, err := os.ReadFile(filepath.Join(out, "policies", "generation-1.yaml")); err != nil || strings.Contains(string(b), "RetryBudget") {
+		t.Errorf("the recorded policies have the budget: %v\n%s", err, b)
+	}
+	ctl(t, "test", "record", "--job", "01job01", "--data", data, "--out", out).exits(t, exitEnvironment).prints(t, "retry budget b held back the retry after run run01")
+	if _, err := os.Stat(filepath.Join(out, "01job01_test.yaml")); err == nil {
+		t.Error("a test was written")
 	}
 }

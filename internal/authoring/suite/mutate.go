@@ -19,7 +19,7 @@ import (
 
 // Mutant is a policy set with one defect.
 type Mutant struct {
-	Kind   string // policyfile.KindPolicy, KindGroup or KindSettings
+	Kind   string // policyfile.KindPolicy, KindGroup, KindBudget or KindSettings
 	Policy string // "": the settings
 	Rule   string // name or "#index"; "": the policy itself
 	Field  string // of a group policy, where that says more
@@ -29,7 +29,7 @@ type Mutant struct {
 
 // Mutants returns the mutants of a set: each rule dropped, swapped with the next one if both can match the same
 // failure, or inverted; each matcher loosened and tightened; each limit raised by one, each delay doubled, each
-// anti-affinity changed. It leaves out mutants that the parser rejects or that behave the same.
+// anti-affinity changed; of each retry budget too. It leaves out mutants that the parser rejects or that behave the same.
 func Mutants(set *policyfile.Set) ([]Mutant, error) {
 	m := &mutator{set: set}
 	c, err := m.fresh()
@@ -46,7 +46,11 @@ func Mutants(set *policyfile.Set) ([]Mutant, error) {
 		name, _ := c.list("groupPolicies")[gi].(map[string]any)["name"].(string)
 		m.groupPolicy(set.GroupPolicy(name), gi)
 	}
-	m.kind, m.field = policyfile.KindSettings, ""
+	m.kind, m.field = policyfile.KindBudget, ""
+	for _, b := range set.Budgets() {
+		m.budget(&b)
+	}
+	m.kind = policyfile.KindSettings
 	for _, field := range []string{"globalMaxRetries", "policyMaxRetries"} {
 		m.try("", "", field+" is one more", func(c content) { c.mapping("settings").more(field) })
 	}
@@ -134,7 +138,7 @@ func (m *mutator) try(policyName, rule, what string, change func(c content)) {
 		return
 	}
 	set, err := policyfile.Parse(files)
-	if err != nil || rule+policyName != "" && equivalent(m.set, set) {
+	if err != nil || rule+policyName != "" && m.kind != policyfile.KindBudget && equivalent(m.set, set) {
 		return
 	}
 	if set.Digest() == m.set.Digest() {
@@ -178,6 +182,10 @@ func filesOf(c content) ([]policyfile.File, error) {
 			spec = content{}
 		}
 		errs = append(errs, add(map[string]any{"apiVersion": "refloat.github.io/v1", "kind": policyfile.KindGroup, "metadata": map[string]any{"name": g["name"]}, "spec": spec}))
+	}
+	for _, b := range c.list("retryBudgets") {
+		b := content(b.(map[string]any))
+		errs = append(errs, add(map[string]any{"apiVersion": "refloat.github.io/v1", "kind": policyfile.KindBudget, "metadata": map[string]any{"name": b["name"]}, "spec": b.mapping("spec")}))
 	}
 	for _, q := range c.list("queues") {
 		doc := map[string]any{"kind": "Queue"}

@@ -18,7 +18,7 @@ const none = "none"
 // expectable are the fields of an outcome, in display order.
 var expectable = [...]string{
 	"decision", "code", "rule", "delay", "retryAfter", "left.rule", "left.global",
-	"avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why",
+	"budget", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow", "why",
 }
 
 // value formats a field of the outcome as a test would write it.
@@ -64,6 +64,10 @@ func (o *Outcome) value(field string, start int64) string {
 		}
 	case "left.global":
 		return remaining(d.GlobalUsed, d.GlobalLimit)
+	case "budget":
+		if d.Budget != nil {
+			return d.Budget.Budget + "/" + d.Budget.Effect.String()
+		}
 	case "avoidNodes":
 		return list(d.AvoidNodes)
 	case "container":
@@ -110,6 +114,14 @@ func accepts(field, written string) (ok func(o *Outcome, start int64) bool, mess
 	case "rule":
 		if name, rule, both := strings.Cut(written, "/"); written != none && (!both || name == "" || rule == "") {
 			return same, "not a rule", "write POLICY/RULE, such as ml/oom, ml/#0 for an unnamed first rule, ml/default, or none"
+		}
+	case "budget":
+		name, effect, both := strings.Cut(written, "/")
+		if written != none && (!both || name == "") {
+			return same, "not what a budget said", "write BUDGET/EFFECT, such as ml/BudgetDelayed, or none"
+		}
+		if written != none {
+			return same, oneOf(effect, policy.BudgetGranted.String(), policy.BudgetDelayed.String(), policy.BudgetExhausted.String()), "use BudgetGranted, BudgetDelayed or BudgetExhausted"
 		}
 	case "left.rule", "left.global":
 		if _, err := strconv.ParseUint(written, 10, 32); err != nil && (written != none || field == "left.global") {

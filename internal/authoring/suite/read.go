@@ -100,9 +100,9 @@ func (r *reader) job(n *yaml.Node, path string, known ...string) Job {
 
 // event reads an event of a test of a job, or of a group.
 func (r *reader) event(n *yaml.Node, path string, ofGroup bool) Event {
-	known := []string{"at", "fail", "policies", "expect"}
+	known := []string{"at", "fail", "firstRuns", "policies", "expect"}
 	if ofGroup {
-		known = []string{"at", "submit", "start", "run", "member", "fail", "late", "succeed", "cancel", "policies", "expect"}
+		known = []string{"at", "submit", "start", "run", "member", "fail", "late", "succeed", "cancel", "firstRuns", "policies", "expect"}
 	}
 	o := r.object(n, path, known...)
 	e := Event{Line: n.Line, At: o.duration("at"), Do: PassTime, Policies: o.texts("policies"), Run: o.text("run"), Late: o.bool("late"), node: n}
@@ -118,15 +118,18 @@ func (r *reader) event(n *yaml.Node, path string, ofGroup bool) Event {
 			e.Fail = r.failure(f, o.at("fail"))
 		case SubmitMembers, StartRuns, SucceedRuns, CancelMembers:
 			e.Members = r.members(f, o.at(field))
+		case FirstRuns:
+			n, _ := o.int(field, 1, 10_000)
+			e.Runs = int(n)
 		case UsePolicies, PassTime:
 		}
 	}
 	switch {
 	case n.Kind != yaml.MappingNode:
 	case !ofGroup && stated != 1:
-		r.report(n, path, codeRequired, "neither or both of fail and policies", "write fail (how the job's next run fails), or policies (the paths in force from here on)")
+		r.report(n, path, codeRequired, "none or several of fail, firstRuns and policies", "write fail (how the job's next run fails), firstRuns (how many other jobs of the queue start their first run), or policies (the paths in force from here on)")
 	case stated > 1:
-		r.report(n, path, codeConflict, "more than one thing happens", "write one event for each of submit, start, fail, succeed, cancel and policies")
+		r.report(n, path, codeConflict, "more than one thing happens", "write one event for each of submit, start, fail, succeed, cancel, firstRuns and policies")
 	case stated == 0 && o.fields["at"] == nil:
 		r.report(n, path, codeRequired, "nothing happens", "write submit, start, fail, succeed, cancel or policies; or at, if only time passes")
 	}
@@ -137,7 +140,7 @@ func (r *reader) event(n *yaml.Node, path string, ofGroup bool) Event {
 	if expect == nil {
 		return e
 	}
-	if e.Do == UsePolicies && stated == 1 {
+	if (e.Do == UsePolicies || e.Do == FirstRuns) && stated == 1 {
 		r.report(expect, o.at("expect"), codeUnknownField, "nothing is decided here", "move expect to the next event")
 	}
 	e.expect, e.Expect = expect, r.wants(expect, o.at("expect"), &e, ofGroup)
@@ -246,7 +249,7 @@ func (r *reader) wants(n *yaml.Node, path string, e *Event, ofGroup bool) []Want
 		known = append(append(known, groupExpectable[:]...), "units", "generations")
 	}
 	if e.Do == FailRun || !ofGroup {
-		known = append(known, "decision", "code", "rule", "delay", "retryAfter", "left", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow")
+		known = append(known, "decision", "code", "rule", "delay", "retryAfter", "left", "budget", "avoidNodes", "container", "matcher", "skippedPolicies", "shadow")
 	}
 	o := r.object(n, path, append(known, "why")...)
 	return append(r.decisionWants(o), r.groupWants(o)...)

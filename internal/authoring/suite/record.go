@@ -34,8 +34,14 @@ type MemberHistory struct {
 	Runs []*jobdb.Run
 }
 
-// Record turns a history into a test file that expects the recorded decisions and changes.
+// Record turns a history into a test file that expects the recorded decisions and changes. What a retry budget held back
+// follows from other jobs too, so it is an error.
 func Record(h *History) ([]byte, error) {
+	for _, d := range h.Decisions {
+		if u := d.Budget; u != nil && !u.Noted && u.Effect != policy.BudgetGranted {
+			return nil, fmt.Errorf("record: retry budget %s held back the retry after run %s, because of what other jobs did: write a test of it with firstRuns", u.Budget, d.RunID)
+		}
+	}
 	first := h.Members[0].Job
 	what, jobSet, job := "job "+first.JobID, first.JobSet, jobFields(first)
 	var shape policy.Shape

@@ -76,6 +76,9 @@ func (s *Suite) run(r *Result, policies Policies) error {
 		if step.Outcome, err = trial.happen(e, &at); err != nil {
 			return fmt.Errorf("line %d: %w", e.Line, err)
 		}
+		if e.Do == FirstRuns {
+			continue
+		}
 		step.At = time.Duration(at - t.Start)
 		step.compare(t.Start)
 		r.Steps = append(r.Steps, step)

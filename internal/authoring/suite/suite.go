@@ -2,6 +2,7 @@ package suite
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -73,12 +74,13 @@ const (
 	SucceedRuns
 	CancelMembers
 	PassTime
+	FirstRuns // of other jobs of the queue, for retry budgets
 )
 
 // verbs are the fields of an event that say what happens.
 var verbs = [...]string{
 	FailRun: "fail", UsePolicies: "policies", SubmitMembers: "submit", StartRuns: "start", SucceedRuns: "succeed", CancelMembers: "cancel",
-	PassTime: "time passes",
+	PassTime: "time passes", FirstRuns: "firstRuns",
 }
 
 // Event is one thing that happens to the job or group.
@@ -88,6 +90,7 @@ type Event struct {
 	Do       Verb
 	Fail     *Failure
 	Policies []string
+	Runs     int // of FirstRuns
 	Expect   []Want
 
 	// In a test of a group.
@@ -104,6 +107,8 @@ func (e *Event) String() string {
 	switch {
 	case e.Do == PassTime:
 		return verbs[PassTime]
+	case e.Do == FirstRuns:
+		return fmt.Sprintf("%d first runs of other jobs", e.Runs)
 	case e.Do != FailRun:
 		return verbs[e.Do] + " " + of
 	case e.Late:

@@ -25,6 +25,7 @@ type Trial struct {
 	set           *policyfile.Set
 	p             *evaluator.Processor
 	entry         int64 // of the last message
+	others        int   // jobs that are not of the test
 
 	test    *Test
 	group   *Group // of the test; empty: a job in no group
@@ -207,6 +208,8 @@ func (t *Trial) happen(e *Event, at *int64) (Outcome, error) {
 		records, err = t.cancel(all, *at)
 	case PassTime:
 		records, err = t.step(*at, &pb.Event{Event: &pb.Event_ReprioritisedJob{ReprioritisedJob: &pb.ReprioritisedJob{JobId: "other"}}})
+	case FirstRuns:
+		_, err = t.step(*at, t.otherRuns(e.Runs)...)
 	case UsePolicies:
 	}
 	if err != nil {
@@ -217,6 +220,17 @@ func (t *Trial) happen(e *Event, at *int64) (Outcome, error) {
 		out.Group = t.outcome(records, &out)
 	}
 	return out, nil
+}
+
+// otherRuns submits so many other jobs of the queue and leases a run of each.
+func (t *Trial) otherRuns(n int) (all []*pb.Event) {
+	for range n {
+		t.others++
+		id := fmt.Sprintf("other-%d", t.others)
+		all = append(all, &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: id}}})
+		all = append(all, started(id, id+"-run", "", false)...)
+	}
+	return all
 }
 
 // subjects returns to which members an event happens.

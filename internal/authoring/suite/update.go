@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
@@ -84,6 +85,9 @@ func Expectation(o *Outcome, start int64) string {
 			left += "rule: " + o.value("left.rule", start) + ", "
 		}
 		fields = append(fields, left+"global: "+o.value("left.global", start)+"}")
+		if u := o.Decision.Budget; u != nil && u.Effect != policy.BudgetGranted {
+			add("budget", "budget")
+		}
 	}
 	if o.Group != nil {
 		fields = append(fields, o.Group.expectation()...)
