@@ -125,3 +125,35 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReplayBudgets compares replay with retry budgets, one of all queues and one of each, that hold nothing back with replay
+// without any: x-faster is how many times as long it takes with them.
+func BenchmarkReplayBudgets(b *testing.B) {
+	files, err := policyfile.LoadDir(os.DirFS("../../../examples/policies"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	without, h := examplePolicies(b), repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 20)
+	const budget = "apiVersion: refloat.github.io/v1\nkind: RetryBudget\nmetadata: {name: b%d}\nspec: {%s ratio: 1, floor: 1000}\n"
+	of := []string{""}
+	for _, queue := range without.Queues() {
+		of = append(of, "queue: "+queue+",")
+	}
+	for i := range of {
+		files = append(files, policyfile.File{Name: fmt.Sprintf("budget%d.yaml", i), Data: fmt.Appendf(nil, budget, i, of[i])})
+	}
+	with, err := policyfile.Parse(files)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, want := replayed(b, h, without)
+	replay := func(set *policyfile.Set) func() {
+		return func() {
+			if _, got := replayed(b, h, set); got != want {
+				b.Fatalf("%d decisions, want %d", got, want)
+			}
+		}
+	}
+	b.Logf("%d events, %d decisions, %d budgets", h.events, want, len(with.Budgets()))
+	compare(b, replay(without), replay(with))
+}
