@@ -63,15 +63,18 @@ func TestWhyNotBudget(t *testing.T) {
 	}{
 		"refused": {
 			1, 3, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}", "Retry",
-			[]string{"budgets.b.floor=3 (is 2)", "budgets.b.ratio=0.334 (is 0.3)", "budgets.b.whenExhausted=Delay (is Refuse)", "budgets.b.mode=Shadow (is Enforce)"}, nil,
+			[]string{"budgets.b.floor=3 (is 2)", "budgets.b.ratio=0.334 (is 0.3)", "budgets.b.whenExhausted=Delay (is Refuse)", "budgets.b.mode=Shadow (is Enforce)"},
+			nil,
 		},
 		"refused, of three partitions": {
 			3, 3, "{queue: q, ratio: 0, floor: 4, whenExhausted: Refuse}", "Retry",
-			[]string{"budgets.b.floor=7 (is 4)", "budgets.b.ratio=0.334 (is 0)", "budgets.b.mode=Shadow (is Enforce)"}, []string{"budgets.b.floor=5", "budgets.b.floor=6"},
+			[]string{"budgets.b.floor=7 (is 4)", "budgets.b.ratio=0.334 (is 0)", "budgets.b.mode=Shadow (is Enforce)"},
+			[]string{"budgets.b.floor=5", "budgets.b.floor=6"},
 		},
 		"refused, no floor": {
 			1, 1, "{ratio: 0.5, floor: 0, whenExhausted: Refuse}", "Retry",
-			[]string{"budgets.b.floor=1 (is 0)", "budgets.b.ratio=1 (is 0.5)", "budgets.b.mode=Shadow (is Enforce)"}, []string{"whenExhausted"},
+			[]string{"budgets.b.floor=1 (is 0)", "budgets.b.ratio=1 (is 0.5)", "budgets.b.mode=Shadow (is Enforce)"},
+			[]string{"whenExhausted"},
 		},
 		"delayed":   {1, 2, "{queue: q, ratio: 0, floor: 1}", "Fail", []string{"budgets.b.whenExhausted=Refuse (is Delay)"}, []string{"budgets.b.floor", "budgets.b.ratio"}},
 		"in shadow": {1, 2, "{queue: q, ratio: 0, floor: 1, whenExhausted: Refuse, mode: Shadow}", "Fail", []string{"budgets.b.mode=Enforce (is Shadow)"}, nil},

@@ -195,7 +195,7 @@ func (b *Basis) input() *whynot.Input {
 // budgetOf returns what the budget said that held a retry back, and what it was.
 func (s *Source) budgetOf(ctx context.Context, b *Basis) (*whynot.Budget, error) {
 	use := &whynot.Budget{BudgetUse: *b.Decision.Budget}
-	for _, have := range b.Policies.Base.Set.Budgets() {
+	for _, have := range b.Policies.Base.Budgets() {
 		if have.Name == use.Budget {
 			use.Was = have
 		}
