@@ -40,6 +40,8 @@ type Queries interface {
 	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned
 	// decisions are still among them.
 	Hours(f HourFilter) ([]HourCount, error)
+	// Costs returns what runs held, by key and kind. They are kept sums, so pruned runs are still in them.
+	Costs(f CostFilter) ([]CostSum, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.

@@ -119,6 +119,15 @@ func (w *within) Hours(f HourFilter) (counts []HourCount, err error) {
 	return w.of.Hours(f)
 }
 
+// Costs implements Queries. Those who see only some queues have the costs of queues.
+func (w *within) Costs(f CostFilter) ([]CostSum, error) {
+	if f.By != "queue" || f.Key != nil && !w.sees(*f.Key) {
+		return nil, nil
+	}
+	sums, err := w.of.Costs(f)
+	return slices.DeleteFunc(sums, func(c CostSum) bool { return !w.sees(c.Key) }), err
+}
+
 // sumHours adds the counts of the same hour, kind and effect.
 func sumHours(counts []HourCount) (sums []HourCount) {
 	at := map[HourCount]int{}

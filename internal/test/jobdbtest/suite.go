@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Records", testRecords},
 		{"Summary", testSummary},
 		{"Hours", testHours},
+		{"Costs", testCosts},
 		{"Retries", testRetries},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},
