@@ -88,6 +88,12 @@ func SpentBy(requests *Requests, t RunTimes) Spent {
 	return Spent{Runs: 1, CPU: of(requests.CPU), Memory: of(requests.Memory), GPU: of(requests.GPU)}
 }
 
+// HeldRun is a run with what its job requests.
+type HeldRun struct {
+	Run
+	Requests *Requests // nil: unknown
+}
+
 // Known reports whether it is known of any run.
 func (s *Spent) Known() bool { return s.Runs > s.Unknown }
 

@@ -23,6 +23,8 @@ type Queries interface {
 	// is none. So do the other lists.
 	JobList(c *Criteria, p Page, visit func(*Job) error) (next []any, err error)
 	RunList(c *Criteria, p Page, visit func(*Run) error) (next []any, err error)
+	// HeldRunList is RunList, with what the job of each run requests. It is for all of a list: it looks each job up.
+	HeldRunList(c *Criteria, p Page, visit func(*HeldRun) error) (next []any, err error)
 	DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error)
 	GroupList(c *Criteria, p Page, visit func(*Group) error) (next []any, err error)
 	// Top counts the effective decisions that the criteria select, by one of Tops, those

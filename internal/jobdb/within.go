@@ -42,6 +42,13 @@ func (w *within) RunList(c *Criteria, p Page, visit func(*Run) error) (next []an
 	return nil, nil
 }
 
+func (w *within) HeldRunList(c *Criteria, p Page, visit func(*HeldRun) error) (next []any, err error) {
+	if c, ok := w.narrow(c); ok {
+		return w.of.HeldRunList(c, p, visit)
+	}
+	return nil, nil
+}
+
 func (w *within) DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error) {
 	if c, ok := w.narrow(c); ok {
 		return w.of.DecisionList(c, p, visit)

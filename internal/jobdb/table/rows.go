@@ -1,6 +1,10 @@
 package table
 
-import "github.com/refloat/refloat/internal/jobdb"
+import (
+	"slices"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
 
 // Jobs are jobs.
 var Jobs = Of[jobdb.Job]{
@@ -41,6 +45,14 @@ var Runs = Of[jobdb.Run]{
 			&e.Reason, &e.Message, &e.Category, &e.Subcategory, &e.KubernetesReason, &e.Node, &e.PreemptReason, &e.Containers, &e.Raw,
 			(*uint8)(&r.Outcome), &r.Shadow, &r.Decision)
 	},
+}
+
+// heldRuns are Runs to be read, with what their jobs request.
+var heldRuns = Of[jobdb.HeldRun]{
+	Name:    Runs.Name,
+	Key:     Runs.Key,
+	Columns: append(slices.Clip(Runs.Columns), "coalesce((SELECT x.requests FROM {jobs} x WHERE x.job_id = runs.job_id AND x.partition = runs.partition), '')"),
+	Fields:  func(r *jobdb.HeldRun, v []any) []any { return append(Runs.Fields(&r.Run, v), &r.Requests) },
 }
 
 // Groups are groups of jobs.
