@@ -1,14 +1,33 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
+
+// exported are the rows of an export, by the names of their columns.
+func exported(t *testing.T, list, data string, args ...string) (rows []map[string]string) {
+	t.Helper()
+	lines, err := csv.NewReader(strings.NewReader(ctl(t, append([]string{"export", list, "--data", data}, args...)...).exits(t, exitFine).out)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines[1:] {
+		row := map[string]string{}
+		for i, name := range lines[0] {
+			row[name] = line[i]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
 
 // TestTopCost: what runs held is the same by every key, and follows from the runs and what their jobs request.
 func TestTopCost(t *testing.T) {
@@ -41,6 +60,22 @@ func TestTopCost(t *testing.T) {
 		if int(sum.Runs) != failed || sum.Unknown != first.Unknown || sum.CPUHours == 0 || math.Abs(sum.CPUHours-first.CPUHours) > 1e-9 {
 			t.Errorf("by %s: %+v, want %d runs as %+v", by, sum, failed, first)
 		}
+	}
+	var held float64
+	for _, row := range exported(t, "runs", data, "--state", "Failed") {
+		if row["cpu_hours"] != "" {
+			hours, err := strconv.ParseFloat(row["cpu_hours"], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held += hours
+		}
+	}
+	if math.Abs(held-first.CPUHours) > 1e-9 {
+		t.Errorf("the exported runs held %v core hours, want %v", held, first.CPUHours)
+	}
+	if job := exported(t, "jobs", data)[0]; job["cpu"] == "" || job["memory_gib"] == "" || job["gpu"] == "" {
+		t.Errorf("a job as exported: %v", job)
 	}
 	node := cost("--by", "node")[0].Key
 	if one := cost("--by", "node", "--key", node); len(one) != 1 || one[0].Key != node {

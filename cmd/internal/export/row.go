@@ -91,7 +91,7 @@ type Run struct {
 	Subcategory string     `parquet:"subcategory,dict"`
 	Message     string     `parquet:"message"`
 	Outcome     string     `parquet:"outcome,dict"`
-	Decision    *int64     `parquet:"decision,optional"` // its number
+	Decision    *int64     `parquet:"decision,optional"`         // its number
 	CPUHours    *float64   `parquet:"cpu_hours,optional"`        // of a core, from the lease to the end
 	MemoryHours *float64   `parquet:"memory_gib_hours,optional"` // as cpu_hours
 	GPUHours    *float64   `parquet:"gpu_hours,optional"`        // as cpu_hours, of a device
@@ -133,7 +133,7 @@ type Job struct {
 	Part       string     `parquet:"part,dict"`
 	Replica    *int64     `parquet:"replica,optional"`
 	Index      *int64     `parquet:"member_index,optional"`
-	Armada     string     `parquet:"armada_error,dict"` // of its own verdict, if it failed the job
+	Armada     string     `parquet:"armada_error,dict"`   // of its own verdict, if it failed the job
 	CPU        *float64   `parquet:"cpu,optional"`        // requested: cores
 	Memory     *float64   `parquet:"memory_gib,optional"` // requested
 	GPU        *float64   `parquet:"gpu,optional"`        // requested: devices

@@ -57,3 +57,49 @@ func testCosts(t *testing.T, db Database) {
 		}
 	}
 }
+
+// testHeldRuns checks that runs are listed with what their jobs request, in every order and however they are found.
+func testHeldRuns(t *testing.T, db Database) {
+	requests := map[string]*jobdb.Requests{"a": {CPU: 500, Memory: 1024, GPU: 2000}, "b": nil, "c": {CPU: 1}}
+	for partition := range 2 {
+		c := &jobdb.Changes{}
+		for _, id := range []string{"a", "b", "c"} {
+			j := &jobdb.Job{Partition: partition, JobID: id, Queue: "q", Submit: jobdb.Submit{Requests: requests[id]}}
+			if partition == 1 {
+				j.Submit.Requests = nil // another job's
+			}
+			c.Jobs = append(c.Jobs, j)
+			for i := range 2 {
+				c.Runs = append(c.Runs, &jobdb.Run{Partition: partition, JobID: id, RunID: fmt.Sprint(i), State: jobdb.RunFailed, Node: "n", Times: jobdb.RunTimes{Leased: int64(100 + i), Ended: 200}})
+			}
+		}
+		c.Runs = append(c.Runs, &jobdb.Run{Partition: partition, JobID: "alone", RunID: "0", State: jobdb.RunFailed, Node: "n"})
+		commit(t, db.Writer, partition, at(0), at(1), c)
+	}
+	for _, criteria := range []jobdb.Criteria{{}, {Queue: "q"}, {Node: "n"}, {JobID: "a"}} {
+		for _, p := range []jobdb.Page{{}, {Sort: "leased", Descending: true}, {Sort: "ended", Limit: 100}} {
+			view(t, db.Reader, func(q jobdb.Queries) error {
+				var want, got []string
+				if _, err := q.RunList(&criteria, p, func(r *jobdb.Run) error {
+					held := requests[r.JobID]
+					if r.Partition == 1 {
+						held = nil
+					}
+					want = append(want, fmt.Sprintf("%+v %s", *r, jobdb.EncodeRequests(held)))
+					return nil
+				}); err != nil {
+					return err
+				}
+				_, err := q.HeldRunList(&criteria, p, func(r *jobdb.HeldRun) error {
+					got = append(got, fmt.Sprintf("%+v %s", r.Run, jobdb.EncodeRequests(r.Requests)))
+					return nil
+				})
+				equal(t, fmt.Sprintf("runs %+v %+v", criteria, p), want, got)
+				if len(want) == 0 {
+					t.Errorf("no runs %+v", criteria)
+				}
+				return err
+			})
+		}
+	}
+}

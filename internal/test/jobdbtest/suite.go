@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Summary", testSummary},
 		{"Hours", testHours},
 		{"Costs", testCosts},
+		{"HeldRuns", testHeldRuns},
 		{"Retries", testRetries},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},
