@@ -285,6 +285,6 @@ ALTER TABLE refloat_jobs ADD COLUMN requests text NOT NULL DEFAULT '', ADD COLUM
 CREATE TABLE refloat_cost_days (
 	of smallint NOT NULL, about text COLLATE "C" NOT NULL, day bigint NOT NULL, partition integer NOT NULL, kind smallint NOT NULL,
 	runs bigint NOT NULL, unknown bigint NOT NULL, cpu bigint NOT NULL, memory bigint NOT NULL, gpu bigint NOT NULL, long_keys text NOT NULL,
-	PRIMARY KEY (of, about, day, partition, kind)
+	PRIMARY KEY (of, about, kind, day, partition)
 );
 `}

@@ -252,6 +252,6 @@ ALTER TABLE jobs ADD COLUMN retry TEXT NOT NULL DEFAULT '';
 CREATE TABLE cost_days (
 	of INTEGER NOT NULL, about TEXT NOT NULL, day INTEGER NOT NULL, partition INTEGER NOT NULL, kind INTEGER NOT NULL,
 	runs INTEGER NOT NULL, unknown INTEGER NOT NULL, cpu INTEGER NOT NULL, memory INTEGER NOT NULL, gpu INTEGER NOT NULL,
-	PRIMARY KEY (of, about, day, partition, kind)
+	PRIMARY KEY (of, about, kind, day, partition)
 ) STRICT, WITHOUT ROWID;
 `}

@@ -20,7 +20,7 @@ type DayRow struct {
 // Days are kept sums of costs, of each queue, policy, rule, node and category.
 var Days = Of[DayRow]{
 	Name:    "cost_days",
-	Key:     []string{"of", "about", "day", "partition", "kind"},
+	Key:     []string{"of", "about", "kind", "day", "partition"}, // in the order in which Costs groups them
 	Columns: columns("of about day partition kind runs unknown cpu memory gpu"),
 	Adds:    5,
 	Fields: func(d *DayRow, v []any) []any {
@@ -43,7 +43,7 @@ func DaysOf(costs []*jobdb.Cost) (rows []*DayRow) {
 		}
 	}
 	slices.SortFunc(rows, func(a, b *DayRow) int {
-		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.about, b.about), cmp.Compare(a.day, b.day), cmp.Compare(a.partition, b.partition), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.about, b.about), cmp.Compare(a.kind, b.kind), cmp.Compare(a.day, b.day), cmp.Compare(a.partition, b.partition))
 	})
 	return rows
 }
