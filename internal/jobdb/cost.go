@@ -122,6 +122,11 @@ const (
 	RetryLost                      // was a retry, and failed or was cancelled
 )
 
+var costKinds = [...]string{"failed", "retry_succeeded", "retry_lost"}
+
+// String returns the kind's name.
+func (k CostKind) String() string { return nameOf(costKinds[:], uint8(k), "CostKind") }
+
 // Cost is what one run held in vain, or as a retry.
 type Cost struct {
 	Partition int

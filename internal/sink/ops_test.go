@@ -241,8 +241,7 @@ func (s *scenario) costs() string {
 	var out [2]strings.Builder
 	for i, store := range s.stores {
 		for _, c := range store.rest[0].Costs[s.seen:] {
-			kind := []string{"failed run", "retry that succeeded", "retry that was lost"}[c.Kind]
-			fmt.Fprintf(&out[i], "%s of %s for %+v at %s: cpu=%d memory=%d gpu=%d unknown=%d\n", kind, c.Queue, c.Cause, seconds(c.Ended), c.CPU, c.Memory, c.GPU, c.Unknown)
+			fmt.Fprintf(&out[i], "%v of %s for %+v at %s: cpu=%d memory=%d gpu=%d unknown=%d\n", c.Kind, c.Queue, c.Cause, seconds(c.Ended), c.CPU, c.Memory, c.GPU, c.Unknown)
 		}
 	}
 	if out[0].String() != out[1].String() {
