@@ -30,7 +30,8 @@ func newExport() *cobra.Command {
 		Long: `Export decisions, runs or jobs of a job database for analysis elsewhere, as Parquet or CSV,
 with the criteria of ` + "`refloatctl get`" + `. Both forms have the same columns. Times are UTC, to
 the nanosecond; what is unknown is null, or empty in CSV. A decision has the number
-that it has in its partition. In CSV, a text that a spreadsheet would take for a formula
+that it has in its partition. What a run held, from its lease to its end, is in core, GiB
+and GPU hours (cpu_hours, …): unknown ones are null, not 0. In CSV, a text that a spreadsheet would take for a formula
 (it begins with =, +, -, @, a tab or a carriage return) has an apostrophe before it,
 unless --csv-raw is given.`,
 	}
@@ -51,8 +52,8 @@ func newExportDecisions() *cobra.Command {
 }
 
 func newExportRuns() *cobra.Command {
-	return (&exporting[jobdb.Run, export.Run]{
-		list: query.Runs, failures: "only runs leased", read: jobdb.Queries.RunList, row: export.RunOf,
+	return (&exporting[jobdb.HeldRun, export.Run]{
+		list: query.Runs, failures: "only runs leased", read: jobdb.Queries.HeldRunList, row: export.RunOf,
 		Command: cobra.Command{
 			Use:     "runs (--data DIR | --job-db URL)",
 			Short:   "Export runs of jobs",

@@ -13,13 +13,17 @@ import (
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// newTop returns `top`, which does what its only subcommand does.
+// newTop returns `top`, which does what `top retries` does.
 func newTop() *cobra.Command {
 	cmd := newTopRetries()
 	cmd.Use, cmd.Short = strings.Replace(cmd.Use, "retries", "top [retries]", 1), "Show what causes the most retries"
-	cmd.AddCommand(newTopRetries())
+	cmd.AddCommand(newTopRetries(), newTopCost())
 	return cmd
 }
+
+var topHeadings = map[string]string{"queue": "QUEUE", "set": "JOB SET", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}
+
+const moreRows = "there are more: --limit 0 lists all"
 
 func newTopRetries() *cobra.Command {
 	var f listFlags
@@ -64,7 +68,7 @@ superseded ones, had no effect and are not counted.`,
 func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	counted := show.Rows[query.Top]{
 		Columns: []show.Column[query.Top]{
-			{Heading: map[string]string{"queue": "QUEUE", "set": "JOB SET", "policy": "POLICY", "rule": "RULE", "node": "NODE", "category": "CATEGORY"}[by], Cell: func(t query.Top) string { return t.Key }},
+			{Heading: topHeadings[by], Cell: func(t query.Top) string { return t.Key }},
 			{Heading: "RETRIES", Cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
 			{Heading: "FAILED FOR GOOD", Cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
 			{Heading: "JOBS", Cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},
@@ -88,7 +92,7 @@ func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
 	case len(top) == 0:
 		f.hint(cmd)
 	case more:
-		fmt.Fprintln(cmd.ErrOrStderr(), "there are more: --limit 0 lists all")
+		fmt.Fprintln(cmd.ErrOrStderr(), moreRows)
 	}
 	return err
 }

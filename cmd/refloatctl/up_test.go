@@ -201,7 +201,7 @@ func TestWhileUp(t *testing.T) {
 		return sumOf(page, "refloat_decisions_total") == n && sumOf(page, "refloat_answered_messages_total") == 630
 	})
 	for _, name := range []string{
-		"refloat_not_decided_total", "refloat_read_back_seconds_count", "refloat_partition_live", "refloat_jobdb_rows_total",
+		"refloat_not_decided_total", "refloat_read_back_seconds_count", "refloat_partition_live", "refloat_jobdb_rows_total", "refloat_run_hours_total",
 		"refloat_jobdb_last_event_timestamp_seconds", "refloat_policy_generations_unusable_total", "go_goroutines", "process_cpu_seconds_total",
 	} {
 		if !strings.Contains(page, "\n"+name) {

@@ -15,6 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -121,11 +122,29 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 			p := strconv.Itoa(b.Partition)
 			m.reach(m.written, b.Partition, reached{at: b.Positions.Decisions, published: b.Published})
 			m.rows.WithLabelValues(p).Add(float64(b.Rows))
+			m.cost(b.Costs)
 			m.ingest.WithLabelValues(p).Observe(b.Took.Seconds())
 			if b.Published != 0 {
 				m.eventTime.WithLabelValues(p).Set(float64(b.Published) / 1e9)
 			}
 		},
+	}
+}
+
+// cost adds what runs held.
+func (m *Metrics) cost(costs []*jobdb.Cost) {
+	sums := map[jobdb.CostKind]*jobdb.Spent{}
+	for _, c := range costs {
+		if sums[c.Kind] == nil {
+			sums[c.Kind] = &jobdb.Spent{}
+		}
+		sums[c.Kind].Add(c.Spent)
+	}
+	for kind, s := range sums {
+		m.runUnknown.WithLabelValues(kind.String()).Add(float64(s.Unknown))
+		m.runHours.WithLabelValues(kind.String(), "cpu").Add(s.CPUHours())
+		m.runHours.WithLabelValues(kind.String(), "memory_gib").Add(s.MemoryHours())
+		m.runHours.WithLabelValues(kind.String(), "gpu").Add(s.GPUHours())
 	}
 }
 

@@ -68,6 +68,8 @@ func newEvaluatorMetrics(r register) evaluatorMetrics {
 // ingesterMetrics are about writing the job database, and Armada's tables in it.
 type ingesterMetrics struct {
 	rows        *prometheus.CounterVec
+	runHours    *prometheus.CounterVec
+	runUnknown  *prometheus.CounterVec
 	ingest      *prometheus.HistogramVec
 	eventTime   *prometheus.GaugeVec
 	ingestLag   *prometheus.GaugeVec
@@ -86,6 +88,8 @@ type ingesterMetrics struct {
 func newIngesterMetrics(r register) ingesterMetrics {
 	return ingesterMetrics{
 		rows:        r.counter("jobdb_rows_total", "Rows written to the job database.", "partition"),
+		runHours:    r.counter("run_hours_total", "Hours of a core, of a GiB of memory and of a GPU that runs held from lease to end, by how they ended: failed, retry_succeeded, or retry_lost, which failed (then it is in failed too) or was cancelled.", "kind", "resource"),
+		runUnknown:  r.counter("run_hours_unknown_runs_total", "Runs whose hours are unknown and not in refloat_run_hours_total.", "kind"),
 		ingest:      r.histogram("jobdb_transaction_seconds", "Time to load, write and commit one transaction.", "partition"),
 		eventTime:   r.gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message written to the job database.", "partition"),
 		ingestLag:   r.gauge("jobdb_lag_messages", "Log entries of decisions that are not yet in the job database.", "partition"),

@@ -23,6 +23,8 @@ type Queries interface {
 	// is none. So do the other lists.
 	JobList(c *Criteria, p Page, visit func(*Job) error) (next []any, err error)
 	RunList(c *Criteria, p Page, visit func(*Run) error) (next []any, err error)
+	// HeldRunList is RunList, with what the job of each run requests. It is for all of a list: it looks each job up.
+	HeldRunList(c *Criteria, p Page, visit func(*HeldRun) error) (next []any, err error)
 	DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error)
 	GroupList(c *Criteria, p Page, visit func(*Group) error) (next []any, err error)
 	// Top counts the effective decisions that the criteria select, by one of Tops, those
@@ -40,6 +42,8 @@ type Queries interface {
 	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned
 	// decisions are still among them.
 	Hours(f HourFilter) ([]HourCount, error)
+	// Costs returns what runs held, by key and kind. They are kept sums, so pruned runs are still in them.
+	Costs(f CostFilter) ([]CostSum, error)
 	// Runs visits the runs of a job in the order in which they became known.
 	Runs(partition int, job string, visit func(*Run) error) error
 	// Decisions visits decisions in partition and log order.

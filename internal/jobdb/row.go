@@ -24,6 +24,9 @@ type Job struct {
 	Submit          Submit
 	Armada          Verdict
 	Member          Membership
+	// Retry is the failure that the job's latest run is a retry after, or its next one if it waits for one; nil: neither is a retry
+	// that we granted.
+	Retry *Cause
 	// Updated is the position, in our log, of the message that last changed the row.
 	Updated eventlog.Position
 	// Since is the position, in our log, of the message that created the row: the first
@@ -62,7 +65,8 @@ type Submit struct {
 	GangID          string // annotation armadaproject.io/gangId
 	GangCardinality string // annotation armadaproject.io/gangCardinality
 	InitContainers  []string
-	GraceSeconds    int64 // terminationGracePeriodSeconds as submitted; 0 when unset
+	GraceSeconds    int64     // terminationGracePeriodSeconds as submitted; 0 when unset
+	Requests        *Requests // nil: unknown, because it names none, is unreadable, or the row is older than this column
 }
 
 // Verdict is Armada's own verdict: its last terminal JobErrors for the job.

@@ -140,6 +140,8 @@ type Changes struct {
 	Units       []*Unit
 	// GroupRecords are records of groups other than decisions.
 	GroupRecords []*GroupRecord
+	// Costs are not rows: they are added to kept sums.
+	Costs []*Cost
 }
 
 // Rows returns the number of rows to be written.

@@ -42,6 +42,13 @@ func (w *within) RunList(c *Criteria, p Page, visit func(*Run) error) (next []an
 	return nil, nil
 }
 
+func (w *within) HeldRunList(c *Criteria, p Page, visit func(*HeldRun) error) (next []any, err error) {
+	if c, ok := w.narrow(c); ok {
+		return w.of.HeldRunList(c, p, visit)
+	}
+	return nil, nil
+}
+
 func (w *within) DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error) {
 	if c, ok := w.narrow(c); ok {
 		return w.of.DecisionList(c, p, visit)
@@ -117,6 +124,15 @@ func (w *within) Hours(f HourFilter) (counts []HourCount, err error) {
 		return nil, nil
 	}
 	return w.of.Hours(f)
+}
+
+// Costs implements Queries. Those who see only some queues have the costs of queues.
+func (w *within) Costs(f CostFilter) ([]CostSum, error) {
+	if f.By != "queue" || f.Key != nil && !w.sees(*f.Key) {
+		return nil, nil
+	}
+	sums, err := w.of.Costs(f)
+	return slices.DeleteFunc(sums, func(c CostSum) bool { return !w.sees(c.Key) }), err
 }
 
 // sumHours adds the counts of the same hour, kind and effect.

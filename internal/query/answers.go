@@ -18,6 +18,7 @@ type Answers interface {
 	ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error)
 	Search(ctx context.Context, asked SearchQuestion) (*Matches, error)
 	TopRetries(ctx context.Context, by string, l *List) ([]Top, error)
+	TopCost(ctx context.Context, asked CostQuestion) ([]Cost, error)
 	GetJob(ctx context.Context, id, at string) ([]Job, error)
 	Stories(ctx context.Context, job string) ([]*Story, error)
 	Explain(ctx context.Context, job string, run int) (*Explanation, error)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,11 +15,37 @@ import (
 // amounts are resources by their names.
 type amounts map[string]*resource.Quantity
 
-// resourcesOf encodes Kubernetes' ResourceRequirements of what the pod needs at
-// any one time: the sum of the containers that run together, or what an init
-// container alone needs, if that is more.
+// resourcesOf encodes Kubernetes' ResourceRequirements of what the pod needs.
 func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
-	limits, requests := amounts{}, amounts{}
+	limits, requests, err := needsOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	return requests.append(limits.append(nil, 1), 2), nil
+}
+
+// Requests returns what a pod requests at any one time: thousandths of a core, MiB of memory (a part counts as one), and
+// thousandths of the devices whose names end with /gpu.
+func Requests(pod *pb.PodSpec) (cpu, memory, gpu int64, err error) {
+	_, requests, err := needsOf(pod)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		switch q := requests[name]; {
+		case name == "cpu":
+			cpu = q.MilliValue()
+		case name == "memory":
+			memory = q.Value()
+			memory = memory>>20 + min(memory&(1<<20-1), 1)
+		case strings.HasSuffix(name, "/gpu"):
+			gpu += q.MilliValue()
+		}
+	}
+	return cpu, memory, gpu, err
+}
+
+// needsOf returns what the pod needs at any one time: the sum of the containers that run together, or what an init
+// container alone needs, if that is more.
+func needsOf(pod *pb.PodSpec) (limits, requests amounts, _ error) {
+	limits, requests = amounts{}, amounts{}
 	take := func(kind string, containers []*pb.Container, into func(*pb.Container, amounts, string, resource.Quantity)) error {
 		for i, c := range containers {
 			var needs pb.ResourceRequirements
@@ -47,7 +74,7 @@ func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
 	for i, raw := range pod.GetContainers() {
 		containers[i] = &pb.Container{}
 		if err := decode(fmt.Sprintf("SubmitJob: containers[%d]", i), raw, containers[i]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	err := take("containers", containers, func(_ *pb.Container, to amounts, name string, q resource.Quantity) {
@@ -62,10 +89,7 @@ func resourcesOf(pod *pb.PodSpec) ([]byte, error) {
 			}
 		})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return requests.append(limits.append(nil, 1), 2), nil
+	return limits, requests, err
 }
 
 func (a amounts) add(name string, q resource.Quantity) {

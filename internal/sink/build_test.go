@@ -155,6 +155,17 @@ func submitJob(job string, w words) *pb.SubmitJob {
 	for _, name := range w.list("init") {
 		spec.InitContainers = append(spec.InitContainers, &pb.Container{Name: name})
 	}
+	needs := &pb.ResourceRequirements{Requests: map[string]*pb.Quantity{}}
+	for key, name := range map[string]string{"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"} {
+		if q, ok := w.pairs[key]; ok {
+			needs.Requests[name] = &pb.Quantity{Text: &q}
+		}
+	}
+	if resources, err := proto.Marshal(needs); len(resources) > 0 && err == nil {
+		if raw, err := proto.Marshal(&pb.Container{Resources: resources}); err == nil {
+			spec.Containers = append(spec.Containers, raw)
+		}
+	}
 	return &pb.SubmitJob{
 		JobId: job, Priority: uint32(w.num("priority")),
 		ObjectMeta: &pb.ObjectMeta{Namespace: w.pairs["namespace"], Annotations: annotations},
@@ -191,7 +202,7 @@ func runError(w words, reason string) *pb.Error {
 // record builds one record from a line of a scenario, at a position and time:
 //
 //	> requeue JOB RUN after=SECONDS [avoid=A,B] [shadow] · > fail JOB RUN [shadow]
-//	  both also with code=CODE m=GROUP/PART/REPLICA/INDEX/GENERATION [verdict=REASON,ACTION,RULE,USED,MAX] [noted] [limited]
+//	  both also with policy=P rule=R code=CODE m=GROUP/PART/REPLICA/INDEX/GENERATION [verdict=REASON,ACTION,RULE,USED,MAX] [noted] [limited]
 //	> not-decided JOB RUN · > ready JOB RUN after=SECONDS · > parked
 //	> bound JOB GROUP [policy=P] [parts=NAME:REPLICAS:MEMBERS:MIN,…] · > finding JOB GROUP
 //	> held|released|restart|stopped JOB [RUN] m=GROUP/PART/REPLICA/INDEX/GENERATION [after=SECONDS]
@@ -203,11 +214,11 @@ func record(line string, at eventlog.Position, t int64) chain.Record {
 	switch w.at(0) {
 	case "requeue":
 		return w.about(&chain.Decision{
-			Requeue: true, Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleRetry, Shadow: w.has("shadow"),
+			Requeue: true, Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleRetry, Shadow: w.has("shadow"), Policy: w.pairs["policy"], Rule: w.pairs["rule"],
 			RetryAfter: after, ReadyAfter: after, AvoidNodes: w.list("avoid"),
 		})
 	case "fail":
-		return w.about(&chain.Decision{Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleFail, Shadow: w.has("shadow")})
+		return w.about(&chain.Decision{Position: at, JobID: job, RunID: run, Time: t, Code: policy.RuleFail, Shadow: w.has("shadow"), Policy: w.pairs["policy"], Rule: w.pairs["rule"]})
 	case "not-decided":
 		return &chain.NotDecided{Position: at, JobID: job, RunID: run, Reason: chain.StaleRun, Time: t}
 	case "ready":

@@ -25,8 +25,10 @@ func TestCompareNamesEachField(t *testing.T) {
 	rows := func(c *jobdb.Contents) []reflect.Value {
 		var list []reflect.Value
 		changes := reflect.ValueOf(&c.Changes).Elem()
-		for _, f := range changes.Fields() {
-			list = append(list, f.Index(0).Elem())
+		for field, f := range changes.Fields() {
+			if field.Name != "Costs" { // they are no rows
+				list = append(list, f.Index(0).Elem())
+			}
 		}
 		return append(list, reflect.ValueOf(&c.Positions).Elem())
 	}

@@ -303,6 +303,7 @@ func (f *fold) change(j *jobRow, r *chain.MemberChange) bool {
 			return false
 		}
 		m.State, m.Restarting = jobdb.MemberActive, true
+		j.Retry = f.restartedFor(r)
 		j.Final = false
 		if j.State == jobdb.JobQueued || j.State == jobdb.JobHeld {
 			j.State, j.Queueing.RetryAfter = jobdb.JobQueued, r.RetryAfter

@@ -151,6 +151,7 @@ func (t *memTx) Commit(_ context.Context, from, to jobdb.Positions) error {
 		rest.Activations = append(rest.Activations, c.Activations...)
 		rest.Releases = append(rest.Releases, c.Releases...)
 		rest.GroupRecords = append(rest.GroupRecords, c.GroupRecords...)
+		rest.Costs = append(rest.Costs, c.Costs...)
 	}
 	for _, job := range t.deleted {
 		t.s.delete(t.partition, job)

@@ -141,6 +141,7 @@ func (f *fold) cancelled(j *jobRow) {
 		run.State, run.Flags.Cancelled = jobdb.RunCancelled, true
 		if run.RunID == j.Queueing.LatestRun {
 			run.Times.Ended = f.t
+			f.retryEnded(j, run)
 		}
 		f.touchRun(run)
 	}

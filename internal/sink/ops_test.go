@@ -46,6 +46,9 @@ func TestOps(t *testing.T) {
 			case "activate":
 				// activate generation=N | semantics=N: an envelope without input.
 				return s.activate(d)
+			case "costs":
+				// costs: prints what runs held since the last time.
+				return s.costs()
 			case "job":
 				// job ID: prints all of a job and its runs.
 				return s.job(d.CmdArgs[0].Key)
@@ -66,6 +69,7 @@ type scenario struct {
 	clock             time.Time
 	waiting           []waiting // not answered
 	before            *jobdb.Contents
+	seen              int // costs
 }
 
 // waiting is a message that no envelope answers yet.
@@ -231,6 +235,20 @@ func (s *scenario) changes(now *jobdb.Contents) string {
 		return "nothing\n"
 	}
 	return b.String()
+}
+
+func (s *scenario) costs() string {
+	var out [2]strings.Builder
+	for i, store := range s.stores {
+		for _, c := range store.rest[0].Costs[s.seen:] {
+			fmt.Fprintf(&out[i], "%v of %s for %+v at %s: cpu=%d memory=%d gpu=%d unknown=%d\n", c.Kind, c.Queue, c.Cause, seconds(c.Ended), c.CPU, c.Memory, c.GPU, c.Unknown)
+		}
+	}
+	if out[0].String() != out[1].String() {
+		s.t.Errorf("a writer that keeps everything in memory says\n%s", out[1].String())
+	}
+	s.seen = len(s.stores[0].rest[0].Costs)
+	return out[0].String()
 }
 
 func superseded(w *jobdb.Where) string {

@@ -22,10 +22,12 @@ func (f *fold) records() {
 				row.GroupID = groupKey{r.Queue, r.JobSet, r.Member.Group}.id()
 			}
 			f.fresh.Decisions = append(f.fresh.Decisions, row)
+			f.runFailed(r.JobID, r.RunID, r.Policy, r.Rule)
 		case *chain.NotDecided:
 			if !f.Superseded {
 				f.leaveAlone(r)
 			}
+			f.runFailed(r.JobID, r.RunID, "", "")
 			f.fresh.NotDecided = append(f.fresh.NotDecided, &jobdb.NotDecided{Where: where, NotDecided: *r})
 		case *chain.RetryReady:
 			f.Acted[i] = !f.Superseded && f.ready(r)
@@ -64,7 +66,10 @@ func (f *fold) decide(d *chain.Decision) bool {
 		return false
 	}
 	f.touch(j, f.Log.Position)
-	j.Queueing.Decision = d.Number
+	j.Queueing.Decision, j.Retry = d.Number, nil
+	if d.Requeue {
+		j.Retry = causeOf(run, d.Policy, d.Rule)
+	}
 	switch {
 	case d.Requeue && j.Member.Restarting && j.State.Waiting():
 		j.Queueing.RetryAfter, j.Queueing.AvoidNodes = d.RetryAfter, d.AvoidNodes

@@ -105,6 +105,9 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 	q.Runs++
 	q.OpenRuns++
 	j.open = append(j.open, run)
+	if q.Decision == 0 && !j.Member.Restarting || run.Index == 0 {
+		j.Retry = nil // nobody granted this run
+	}
 	q.LatestRun, q.Decision, j.Member.Restarting = id, 0, false
 	if j.State.Terminal() || j.State == jobdb.JobStopping {
 		return run
@@ -178,6 +181,7 @@ func (f *fold) ended(j *jobRow, run *runRow, state jobdb.RunState) {
 		run.Outcome = jobdb.Released
 	}
 	j.Queueing.OpenRuns--
+	f.retryEnded(j, run)
 }
 
 // failed applies a terminal error. The first end of a run is effective; a preemption and

@@ -18,15 +18,33 @@ import (
 func Want(events, decisions eventlog.Topic, got *jobdb.Contents) (*jobdb.Contents, error) {
 	rows := NewRows(got.Partition)
 	rows.past = &past{pruned: got.Positions.Pruned, since: map[string]eventlog.Position{}, gone: map[string]eventlog.Position{}}
+	stored := map[string]*jobdb.Job{}
 	for _, j := range got.Jobs {
 		rows.past.since[j.JobID] = j.Since
+		stored[j.JobID] = j
 	}
 	want, err := foldRows(rows, events, decisions, got.Positions.Chain.Seq, got.Releases)
 	if err != nil {
 		return nil, err
 	}
 	rows.past.leaveOut(want, got)
+	for _, j := range want.Jobs {
+		if row := stored[j.JobID]; row != nil {
+			keepUnknown(j, row)
+		}
+	}
 	return want, nil
+}
+
+// keepUnknown leaves out what the row of a job does not have if it is older than the columns of costs: what it requests, and, until
+// it ends, that its latest run is a retry.
+func keepUnknown(want, row *jobdb.Job) {
+	if row.Submit.Requests == nil {
+		want.Submit.Requests = nil
+	}
+	if row.Retry == nil {
+		want.Retry = nil
+	}
 }
 
 // past is what a database says of the jobs that it pruned.

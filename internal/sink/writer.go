@@ -76,6 +76,7 @@ type Batch struct {
 	Envelopes int
 	Messages  int
 	Rows      int
+	Costs     []*jobdb.Cost
 	Positions jobdb.Positions
 	Published int64         // publish time of the last message that it applied; 0: none
 	Took      time.Duration // loading, applying, writing and committing; 0 without Hooks.Now
@@ -196,7 +197,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 		p.batch.positions = p.positions
 	}
 	start := w.now()
-	rows, err := w.commit(ctx, p)
+	changes, err := w.commit(ctx, p)
 	if errors.Is(err, jobdb.ErrMoved) { // another writer was here: continue from its position
 		if w.cfg.Hooks.Moved != nil {
 			w.cfg.Hooks.Moved(p.number)
@@ -206,7 +207,7 @@ func (w *Writer) advance(ctx context.Context, p *part) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.notify(p, rows, start)
+	w.notify(p, changes, start)
 	p.positions, p.batch, p.next = p.batch.positions, p.next, batch{}
 	p.rows.Forget(w.cfg.KeepRows)
 	if err := p.closeAhead(); err != nil {
@@ -328,21 +329,21 @@ func (b *batch) add(p piece) {
 	}
 }
 
-// commit writes the batch in one transaction and returns the number of rows.
-func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
+// commit writes the batch in one transaction and returns what it changed.
+func (w *Writer) commit(ctx context.Context, p *part) (_ *jobdb.Changes, err error) {
 	tx, err := w.cfg.DB.Begin(ctx, p.number)
 	if err != nil {
-		return 0, fmt.Errorf("begin: %w", err)
+		return nil, fmt.Errorf("begin: %w", err)
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
 	if tx.Positions() != p.positions {
-		return 0, jobdb.ErrMoved
+		return nil, jobdb.ErrMoved
 	}
 	if err := w.load(ctx, tx, p); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := w.hit("loaded"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, piece := range p.batch.pieces {
 		p.rows.Put(piece.acts)
@@ -356,21 +357,21 @@ func (w *Writer) commit(ctx context.Context, p *part) (_ int, err error) {
 	}
 	changes := p.rows.Take()
 	if err := w.write(ctx, tx, p, changes); err != nil {
-		return 0, fmt.Errorf("write: %w", err)
+		return nil, fmt.Errorf("write: %w", err)
 	}
 	if err := w.mirror(ctx, tx, p); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := w.hit("written"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := w.hit("before-commit"); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {
-		return 0, fmt.Errorf("commit: %w", err)
+		return nil, fmt.Errorf("commit: %w", err)
 	}
-	return changes.Rows(), nil
+	return changes, nil
 }
 
 // write writes rows, and reads the next batch meanwhile if the database can be written to so.
@@ -412,10 +413,10 @@ func (w *Writer) now() time.Time {
 	return w.cfg.Hooks.Now()
 }
 
-func (w *Writer) notify(p *part, rows int, start time.Time) {
+func (w *Writer) notify(p *part, changes *jobdb.Changes, start time.Time) {
 	if w.cfg.Hooks.Committed != nil {
 		w.cfg.Hooks.Committed(Batch{
-			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: rows,
+			Partition: p.number, Envelopes: p.batch.envelopes, Messages: p.batch.messages, Rows: changes.Rows(), Costs: changes.Costs,
 			Positions: p.batch.positions, Published: p.batch.published, Took: w.now().Sub(start),
 		})
 	}

@@ -132,6 +132,7 @@ type policyPage struct {
 	Facts      []fact
 	Rules      table
 	Trend      *trend
+	Cost       table
 	History    table
 }
 
@@ -163,6 +164,9 @@ func (s *Site) policy(p *page) error {
 		}
 		if s.Query.Jobs != nil {
 			if shown.Trend, err = s.trendOf(p, "", id.Name, 0, 0); err != nil {
+				return err
+			}
+			if shown.Cost, err = s.costOfRules(p, id.Name); err != nil {
 				return err
 			}
 		}

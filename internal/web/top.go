@@ -17,6 +17,7 @@ type topPage struct {
 	listing
 	By      []choice
 	Windows []choice
+	Cost    table
 	Newest  string // the time of the newest decision
 	LastURL string // the last hour of the data, if the time that was asked for is empty
 }
@@ -72,6 +73,11 @@ func (s *Site) top(p *page) error {
 			}
 			last := len(t.Rows) - 1
 			t.Rows[last] = append(t.Rows[last], c)
+		}
+	}
+	if key, ok := summedBy(by, l); ok {
+		if top.Cost, err = s.costBy(p, by, key, l.Since, l.Until); err != nil {
+			return err
 		}
 	}
 	p.missing(l, shown)
@@ -188,7 +194,8 @@ type queuePage struct {
 	*query.QueueStory
 	Windows  []choice
 	Figures  []figure
-	Trend    *trend // of the whole queue, if it is not about a job set
+	Trend    *trend // of the whole queue, as Cost, if it is not about a job set
+	Cost     table
 	Tallies  []table
 	Outcomes []table
 	Newest   table
@@ -219,6 +226,9 @@ func (s *Site) queue(p *page) error {
 	shown.Figures = effectFigures(story.Effects(), failed, link("/shadow", "queue", name))
 	if set == "" {
 		if shown.Trend, err = s.trendOf(p, name, "", since, 0); err != nil {
+			return err
+		}
+		if shown.Cost, err = s.costBy(p, "queue", &name, since, 0); err != nil {
 			return err
 		}
 	}

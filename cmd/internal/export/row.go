@@ -91,11 +91,14 @@ type Run struct {
 	Subcategory string     `parquet:"subcategory,dict"`
 	Message     string     `parquet:"message"`
 	Outcome     string     `parquet:"outcome,dict"`
-	Decision    *int64     `parquet:"decision,optional"` // its number
+	Decision    *int64     `parquet:"decision,optional"`         // its number
+	CPUHours    *float64   `parquet:"cpu_hours,optional"`        // of a core, from the lease to the end
+	MemoryHours *float64   `parquet:"memory_gib_hours,optional"` // as cpu_hours
+	GPUHours    *float64   `parquet:"gpu_hours,optional"`        // as cpu_hours, of a device
 }
 
 // RunOf returns the row of a run.
-func RunOf(r *jobdb.Run) Run {
+func RunOf(r *jobdb.HeldRun) Run {
 	row := Run{
 		Partition: int64(r.Partition), JobID: r.JobID, RunID: r.RunID, RunIndex: int64(r.Index), State: r.State.String(), Executor: r.Executor,
 		Node: r.Node, Pool: r.Pool, Leased: timeOf(r.Times.Leased), Running: timeOf(r.Times.Running), Ended: timeOf(r.Times.Ended),
@@ -104,6 +107,9 @@ func RunOf(r *jobdb.Run) Run {
 	}
 	if r.Decision != 0 {
 		row.Decision = new(int64(r.Decision))
+	}
+	if held := jobdb.SpentBy(r.Requests, r.Times); held.Known() {
+		row.CPUHours, row.MemoryHours, row.GPUHours = new(held.CPUHours()), new(held.MemoryHours()), new(held.GPUHours())
 	}
 	return row
 }
@@ -127,7 +133,10 @@ type Job struct {
 	Part       string     `parquet:"part,dict"`
 	Replica    *int64     `parquet:"replica,optional"`
 	Index      *int64     `parquet:"member_index,optional"`
-	Armada     string     `parquet:"armada_error,dict"` // of its own verdict, if it failed the job
+	Armada     string     `parquet:"armada_error,dict"`   // of its own verdict, if it failed the job
+	CPU        *float64   `parquet:"cpu,optional"`        // requested: cores
+	Memory     *float64   `parquet:"memory_gib,optional"` // requested
+	GPU        *float64   `parquet:"gpu,optional"`        // requested: devices
 }
 
 // JobOf returns the row of a job.
@@ -136,6 +145,9 @@ func JobOf(j *jobdb.Job) Job {
 		Partition: int64(j.Partition), JobID: j.JobID, Queue: j.Queue, JobSet: j.JobSet, State: j.State.String(), Final: j.Final,
 		Submitted: timeOf(j.Times.Submitted), Ended: timeOf(j.Times.Ended), RetryAfter: timeOf(j.Queueing.RetryAfter), Runs: int64(j.Queueing.Runs),
 		Priority: j.Queueing.Priority, Namespace: j.Submit.Namespace, GangID: j.Submit.GangID, Armada: j.Armada.Reason,
+	}
+	if r := j.Submit.Requests; r != nil {
+		row.CPU, row.Memory, row.GPU = new(float64(r.CPU)/1000), new(float64(r.Memory)/1024), new(float64(r.GPU)/1000)
 	}
 	if m := &j.Member; m.GroupID != "" {
 		row.Group, row.Part, row.Replica, row.Index = m.Group, m.Part, new(int64(m.Replica)), new(int64(m.Index))

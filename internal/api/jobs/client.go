@@ -234,6 +234,17 @@ func (c *Client) TopRetries(ctx context.Context, by string, l *query.List) ([]qu
 	return out.Rows, err
 }
 
+// TopCost implements query.Answers.
+func (c *Client) TopCost(ctx context.Context, asked query.CostQuestion) ([]query.Cost, error) {
+	var out struct{ Rows []query.Cost }
+	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.TopCostResponse, error) {
+		return p.TopCost(ctx, &pb.TopCostRequest{
+			By: asked.By, Key: asked.Key, Since: query.TimeText(asked.Since), Until: query.TimeText(asked.Until), Limit: atMost(asked.Limit),
+		})
+	})
+	return out.Rows, err
+}
+
 // GetJob implements query.Answers.
 func (c *Client) GetJob(ctx context.Context, id, at string) ([]query.Job, error) {
 	var out struct{ Jobs []query.Job }

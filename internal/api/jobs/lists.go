@@ -159,6 +159,32 @@ func (s *Service) Search(ctx context.Context, r *pb.SearchRequest) (*pb.SearchRe
 	return out, err
 }
 
+// TopCost implements pb.JobsServer.
+func (s *Service) TopCost(ctx context.Context, r *pb.TopCostRequest) (*pb.TopCostResponse, error) {
+	asked := query.CostQuestion{By: cmp.Or(r.By, "queue"), Key: r.Key}
+	var err error
+	if asked.Since, err = s.moment("since", r.Since); err != nil {
+		return nil, err
+	}
+	if asked.Until, err = s.moment("until", r.Until); err != nil {
+		return nil, err
+	}
+	if asked.Limit, err = pageSize("limit", r.Limit, defaultTop); err != nil {
+		return nil, err
+	}
+	out := &pb.TopCostResponse{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		rows, err := from.TopCost(ctx, asked)
+		for i := range rows {
+			if err == nil {
+				err = rowsOf[pb.Cost, *pb.Cost, *query.Cost](&out.Rows)(&rows[i])
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
 // TopRetries implements pb.JobsServer.
 func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.TopRetriesResponse, error) {
 	l, err := s.criteria(r)

@@ -35,8 +35,9 @@ func TestMigrateLists(t *testing.T) {
 	for i, submitted := range []int64{5, 9, 7} {
 		jobs = append(jobs, &jobdb.Job{JobID: fmt.Sprint(i), Queue: "q", Known: true, Times: jobdb.JobTimes{Submitted: submitted}})
 	}
-	columns, _ := arrays(&table.Jobs, jobs, limit)
-	if _, err := old.Exec(ctx, insert(&table.Jobs, columns), args(columns)...); err != nil {
+	oldJobs := without(table.Jobs, 2) // requests and retry came later
+	columns, _ := arrays(&oldJobs, jobs, limit)
+	if _, err := old.Exec(ctx, insert(&oldJobs, columns), args(columns)...); err != nil {
 		t.Fatal(err)
 	}
 	var decisions []*jobdb.Decision
@@ -45,12 +46,7 @@ func TestMigrateLists(t *testing.T) {
 		d.Queue, d.Policy, d.Time, d.Requeue = "q", "p", 1e18+int64(i), i == 1
 		decisions = append(decisions, d)
 	}
-	then := table.Decisions
-	then.Columns = then.Columns[:len(then.Columns)-1] // budget came later
-	then.Fields = func(d *jobdb.Decision, v []any) []any {
-		v = table.Decisions.Fields(d, v)
-		return v[:len(v)-1]
-	}
+	then := without(table.Decisions, 1) // budget came later
 	columns, _ = arrays(&then, decisions, limit)
 	if _, err := old.Exec(ctx, insert(&then, columns), args(columns)...); err != nil {
 		t.Fatal(err)
@@ -91,4 +87,15 @@ func TestMigrateLists(t *testing.T) {
 	if err := old.QueryRow(ctx, "SELECT count(*) FROM pg_indexes WHERE indexname IN ('refloat_jobs_submitted', 'refloat_jobs_queue', 'refloat_jobs_over', 'refloat_runs_leased', 'refloat_decisions_rule')").Scan(&found); err != nil || found != 5 {
 		t.Errorf("%d of 5 indexes: %v", found, err)
 	}
+}
+
+// without returns a table as it was before its last columns.
+func without[T any](t table.Of[T], last int) table.Of[T] {
+	now := t.Fields
+	t.Columns = t.Columns[:len(t.Columns)-last]
+	t.Fields = func(row *T, v []any) []any {
+		v = now(row, v)
+		return v[:len(v)-last]
+	}
+	return t
 }

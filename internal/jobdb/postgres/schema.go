@@ -278,4 +278,13 @@ INSERT INTO refloat_decision_hours SELECT 2, '', policy, time / 3600000000000, p
 `, `
 -- What retry budgets said about a decision (jobdb.EncodeBudget).
 ALTER TABLE refloat_decisions ADD COLUMN budget text NOT NULL DEFAULT '';
+`, `
+-- Kept sums of what runs held, by day, of 0 each queue, 1 policy, 2 rule, 3 node and 4 category (table/cost.go); of jobs, what
+-- they request, and the failure that their latest run is a retry after (jobdb/cost.go).
+ALTER TABLE refloat_jobs ADD COLUMN requests text NOT NULL DEFAULT '', ADD COLUMN retry text NOT NULL DEFAULT '';
+CREATE TABLE refloat_cost_days (
+	of smallint NOT NULL, about text COLLATE "C" NOT NULL, day bigint NOT NULL, partition integer NOT NULL, kind smallint NOT NULL,
+	runs bigint NOT NULL, unknown bigint NOT NULL, cpu bigint NOT NULL, memory bigint NOT NULL, gpu bigint NOT NULL, long_keys text NOT NULL,
+	PRIMARY KEY (of, about, kind, day, partition)
+);
 `}

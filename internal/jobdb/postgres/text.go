@@ -94,7 +94,7 @@ func isName(stored string) bool { return strings.Contains(stored, string(mark)+"
 // searched reports whether the column holds keys.
 func searched(column string) bool {
 	switch column {
-	case "job_id", "run_id", "queue", "job_set":
+	case "job_id", "run_id", "queue", "job_set", "about":
 		return true
 	}
 	return false

@@ -118,6 +118,7 @@ func (t *Tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
 	queue(b, &table.Runs, c.Runs)
 	queue(b, &table.Decisions, c.Decisions)
 	queue(b, &table.Hours, table.HoursOf(c.Decisions))
+	queue(b, &table.Days, table.DaysOf(c.Costs))
 	queue(b, &table.NotDecided, c.NotDecided)
 	queue(b, &table.Ready, c.Ready)
 	queue(b, &table.Parked, c.Parked)

@@ -244,4 +244,14 @@ INSERT INTO decision_hours SELECT 2, '', policy, time / 3600000000000, partition
 `, `
 -- What retry budgets said about a decision (jobdb.EncodeBudget).
 ALTER TABLE decisions ADD COLUMN budget TEXT NOT NULL DEFAULT '';
+`, `
+-- Kept sums of what runs held, by day, of 0 each queue, 1 policy, 2 rule, 3 node and 4 category (table/cost.go); of jobs, what
+-- they request, and the failure that their latest run is a retry after (jobdb/cost.go).
+ALTER TABLE jobs ADD COLUMN requests TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN retry TEXT NOT NULL DEFAULT '';
+CREATE TABLE cost_days (
+	of INTEGER NOT NULL, about TEXT NOT NULL, day INTEGER NOT NULL, partition INTEGER NOT NULL, kind INTEGER NOT NULL,
+	runs INTEGER NOT NULL, unknown INTEGER NOT NULL, cpu INTEGER NOT NULL, memory INTEGER NOT NULL, gpu INTEGER NOT NULL,
+	PRIMARY KEY (of, about, kind, day, partition)
+) STRICT, WITHOUT ROWID;
 `}

@@ -27,7 +27,7 @@ var Hours = Of[HourRow]{
 	Name:    "decision_hours",
 	Key:     []string{"of", "queue", "policy", "hour", "partition", "requeue", "shadow", "acted"},
 	Columns: columns("of queue policy hour partition requeue shadow acted decisions"),
-	Adds:    true,
+	Adds:    1,
 	Fields: func(h *HourRow, v []any) []any {
 		return append(v, &h.of, &h.queue, &h.policy, &h.Hour, &h.partition, &h.Requeue, &h.Shadow, &h.Acted, &h.Count)
 	},

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/refloat/refloat/internal/jobdb"
+import (
+	"slices"
+
+	"github.com/refloat/refloat/internal/jobdb"
+)
 
 // Jobs are jobs.
 var Jobs = Of[jobdb.Job]{
@@ -11,7 +15,7 @@ var Jobs = Of[jobdb.Job]{
 		namespace retry_policies fail_fast gang_id gang_cardinality init_containers grace_seconds
 		armada_failed armada_at armada_run armada_reason armada_message armada_category armada_subcategory
 		group_id binding grp part replica member_index generation member_state restarting
-		updated_ledger updated_entry updated_batch since_ledger since_entry since_batch`),
+		updated_ledger updated_entry updated_batch since_ledger since_entry since_batch requests retry`),
 	Fields: func(j *jobdb.Job, v []any) []any {
 		q, s, a, m := &j.Queueing, &j.Submit, &j.Armada, &j.Member
 		v = append(v, &j.JobID, &j.Partition, &j.Queue, &j.JobSet, &j.Known, (*uint8)(&j.State), &j.Final, &j.CancelRequested,
@@ -20,7 +24,7 @@ var Jobs = Of[jobdb.Job]{
 			&s.Namespace, &s.RetryPolicies, &s.FailFast, &s.GangID, &s.GangCardinality, &s.InitContainers, &s.GraceSeconds,
 			&a.Failed, &a.At, &a.RunID, &a.Reason, &a.Message, &a.Category, &a.Subcategory,
 			&m.GroupID, &m.Binding, &m.Group, &m.Part, &m.Replica, &m.Index, &m.Generation, (*uint8)(&m.State), &m.Restarting)
-		return at(&j.Since, at(&j.Updated, v))
+		return append(at(&j.Since, at(&j.Updated, v)), &s.Requests, &j.Retry)
 	},
 }
 
@@ -41,6 +45,14 @@ var Runs = Of[jobdb.Run]{
 			&e.Reason, &e.Message, &e.Category, &e.Subcategory, &e.KubernetesReason, &e.Node, &e.PreemptReason, &e.Containers, &e.Raw,
 			(*uint8)(&r.Outcome), &r.Shadow, &r.Decision)
 	},
+}
+
+// heldRuns are Runs to be read, with what their jobs request.
+var heldRuns = Of[jobdb.HeldRun]{
+	Name:    Runs.Name,
+	Key:     Runs.Key,
+	Columns: append(slices.Clip(Runs.Columns), "coalesce((SELECT x.requests FROM {jobs} x WHERE x.job_id = runs.job_id AND x.partition = runs.partition), '')"),
+	Fields:  func(r *jobdb.HeldRun, v []any) []any { return append(Runs.Fields(&r.Run, v), &r.Requests) },
 }
 
 // Groups are groups of jobs.

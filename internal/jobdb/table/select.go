@@ -231,6 +231,11 @@ func (q Queries) RunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Run)
 	return page(q.Source, &Runs, runs(c), p, visit)
 }
 
+// HeldRunList visits a page of runs, with what their jobs request.
+func (q Queries) HeldRunList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.HeldRun) error) (next []any, err error) {
+	return page(q.Source, &heldRuns, runs(c), p, visit)
+}
+
 // DecisionList visits a page of decisions.
 func (q Queries) DecisionList(c *jobdb.Criteria, p jobdb.Page, visit func(*jobdb.Decision) error) (next []any, err error) {
 	return page(q.Source, &Decisions, decisions(c), p, visit)

@@ -16,7 +16,7 @@ type Of[T any] struct {
 	Name    string
 	Key     []string // rows with the same key are replaced; none: rows are only inserted
 	Columns []string
-	Adds    bool                  // the last column, a number, is added to that of the row with the same key
+	Adds    int                   // so many columns at the end, of numbers, are added to those of the row with the same key
 	Fields  func(*T, []any) []any // appends pointers to the row's fields, in the order of Columns
 }
 
@@ -26,13 +26,13 @@ func (t *Of[T]) Replace(name string) string {
 	if len(t.Key) == 0 {
 		return ""
 	}
-	if t.Adds {
-		last := t.Columns[len(t.Columns)-1]
-		return fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %[2]s = %[3]s.%[2]s + excluded.%[2]s", strings.Join(t.Key, ", "), last, name)
-	}
 	var set []string
 	for _, c := range t.Columns {
-		if !slices.Contains(t.Key, c) {
+		switch {
+		case slices.Contains(t.Key, c):
+		case t.Adds > 0:
+			set = append(set, fmt.Sprintf("%[1]s = %[2]s.%[1]s + excluded.%[1]s", c, name))
+		default:
 			set = append(set, c+" = excluded."+c)
 		}
 	}
@@ -71,6 +71,10 @@ func Plain(field any) any {
 		return jobdb.EncodeBudget(*p)
 	case *policy.Shape:
 		return jobdb.EncodeShape(*p)
+	case **jobdb.Requests:
+		return jobdb.EncodeRequests(*p)
+	case **jobdb.Cause:
+		return jobdb.EncodeCause(*p)
 	case *[]byte:
 		return *p
 	case *[16]byte:
@@ -97,6 +101,10 @@ func Decoder(field any) func(string) error {
 		return into(p, jobdb.DecodeBudget)
 	case *policy.Shape:
 		return into(p, jobdb.DecodeShape)
+	case **jobdb.Requests:
+		return into(p, jobdb.DecodeRequests)
+	case **jobdb.Cause:
+		return into(p, jobdb.DecodeCause)
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Records", testRecords},
 		{"Summary", testSummary},
 		{"Hours", testHours},
+		{"Costs", testCosts},
+		{"HeldRuns", testHeldRuns},
 		{"Retries", testRetries},
 		{"Candidates", testCandidates},
 		{"Delete", testDelete},

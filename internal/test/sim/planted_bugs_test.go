@@ -104,13 +104,13 @@ func plantedProtocol() []bug {
 		}},
 		{"11", "rows and positions are two transactions", []patch{{
 			"sink/writer.go", "	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {",
-			"	if err := tx.Commit(ctx, p.positions, p.positions); err != nil {\n		return 0, fmt.Errorf(\"commit: %w\", err)\n	}\n	if tx, err = w.cfg.DB.Begin(ctx, p.number); err != nil {\n		return 0, err\n	}\n	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {",
+			"	if err := tx.Commit(ctx, p.positions, p.positions); err != nil {\n		return nil, fmt.Errorf(\"commit: %w\", err)\n	}\n	if tx, err = w.cfg.DB.Begin(ctx, p.number); err != nil {\n		return nil, err\n	}\n	if err := tx.Commit(ctx, p.positions, p.batch.positions); err != nil {",
 		}}},
 		{"11", "positions are set without that in the chain's log", []patch{{
 			"sink/writer.go", "tx.Commit(ctx, p.positions, p.batch.positions)", "tx.Commit(ctx, p.positions, jobdb.Positions{Chain: p.batch.positions.Chain, Decisions: p.positions.Decisions, Events: p.batch.positions.Events})",
 		}}},
 		{"11", "after an unknown commit the positions are not read again", []patch{
-			{"sink/writer.go", "return 0, fmt.Errorf(\"commit: %w\", err)", "return 0, nil"},
+			{"sink/writer.go", "return nil, fmt.Errorf(\"commit: %w\", err)", "return changes, nil"},
 			{"sink/writer.go", "if tx.Positions() != p.positions {", "if false {"},
 			{"sink/writer.go", "tx.Commit(ctx, p.positions, p.batch.positions)", "tx.Commit(ctx, tx.Positions(), p.batch.positions)"},
 		}},
@@ -163,8 +163,8 @@ func plantedProtocol() []bug {
 			"sink/mirror.go", "!m.Superseded && ", "",
 		}}},
 		{"12", "copies are published after the commit", []patch{
-			{"sink/writer.go", "	if err := w.mirror(ctx, tx, p); err != nil {\n		return 0, err\n	}\n", ""},
-			{"sink/writer.go", "	return changes.Rows(), nil\n", "	return changes.Rows(), w.mirror(ctx, tx, p)\n"},
+			{"sink/writer.go", "	if err := w.mirror(ctx, tx, p); err != nil {\n		return nil, err\n	}\n", ""},
+			{"sink/writer.go", "	return changes, nil\n", "	return changes, w.mirror(ctx, tx, p)\n"},
 		}},
 		{"12", "what a failed transaction took is copied by the next one", []patch{{
 			"sink/writer.go", "		p.mirror.Reset()\n", "",

@@ -1770,6 +1770,126 @@ func (x *TopRetriesResponse) GetRows() []*Top {
 	return nil
 }
 
+type TopCostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`         // queue, policy, rule, node or category; empty: queue
+	Key           *string                `protobuf:"bytes,2,opt,name=key,proto3,oneof" json:"key,omitempty"` // only of this one; of a rule POLICY/RULE
+	Since         string                 `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`   // whole days, in UTC
+	Until         string                 `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1000; 0: 10
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopCostRequest) Reset() {
+	*x = TopCostRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopCostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopCostRequest) ProtoMessage() {}
+
+func (x *TopCostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopCostRequest.ProtoReflect.Descriptor instead.
+func (*TopCostRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *TopCostRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TopCostRequest) GetKey() string {
+	if x != nil && x.Key != nil {
+		return *x.Key
+	}
+	return ""
+}
+
+func (x *TopCostRequest) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
+func (x *TopCostRequest) GetUntil() string {
+	if x != nil {
+		return x.Until
+	}
+	return ""
+}
+
+func (x *TopCostRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type TopCostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*Cost                `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopCostResponse) Reset() {
+	*x = TopCostResponse{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopCostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopCostResponse) ProtoMessage() {}
+
+func (x *TopCostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopCostResponse.ProtoReflect.Descriptor instead.
+func (*TopCostResponse) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TopCostResponse) GetRows() []*Cost {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
 type GetSummaryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1778,7 +1898,7 @@ type GetSummaryRequest struct {
 
 func (x *GetSummaryRequest) Reset() {
 	*x = GetSummaryRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1910,7 @@ func (x *GetSummaryRequest) String() string {
 func (*GetSummaryRequest) ProtoMessage() {}
 
 func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1923,7 @@ func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSummaryRequest.ProtoReflect.Descriptor instead.
 func (*GetSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 type GetShadowReportRequest struct {
@@ -1816,7 +1936,7 @@ type GetShadowReportRequest struct {
 
 func (x *GetShadowReportRequest) Reset() {
 	*x = GetShadowReportRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1948,7 @@ func (x *GetShadowReportRequest) String() string {
 func (*GetShadowReportRequest) ProtoMessage() {}
 
 func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1961,7 @@ func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportRequest.ProtoReflect.Descriptor instead.
 func (*GetShadowReportRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetShadowReportRequest) GetQueue() string {
@@ -1867,7 +1987,7 @@ type GetShadowReportResponse struct {
 
 func (x *GetShadowReportResponse) Reset() {
 	*x = GetShadowReportResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1999,7 @@ func (x *GetShadowReportResponse) String() string {
 func (*GetShadowReportResponse) ProtoMessage() {}
 
 func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2012,7 @@ func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportResponse.ProtoReflect.Descriptor instead.
 func (*GetShadowReportResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetShadowReportResponse) GetLines() []*ShadowLine {
@@ -1916,7 +2036,7 @@ type WatchDecisionsRequest struct {
 
 func (x *WatchDecisionsRequest) Reset() {
 	*x = WatchDecisionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2048,7 @@ func (x *WatchDecisionsRequest) String() string {
 func (*WatchDecisionsRequest) ProtoMessage() {}
 
 func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2061,7 @@ func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDecisionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDecisionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchDecisionsRequest) GetQueue() string {
@@ -2002,7 +2122,7 @@ type WhatIfRequest struct {
 
 func (x *WhatIfRequest) Reset() {
 	*x = WhatIfRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2134,7 @@ func (x *WhatIfRequest) String() string {
 func (*WhatIfRequest) ProtoMessage() {}
 
 func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2147,7 @@ func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
 func (*WhatIfRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WhatIfRequest) GetCandidates() []*Policies {
@@ -2097,7 +2217,7 @@ type Policies struct {
 
 func (x *Policies) Reset() {
 	*x = Policies{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2229,7 @@ func (x *Policies) String() string {
 func (*Policies) ProtoMessage() {}
 
 func (x *Policies) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2242,7 @@ func (x *Policies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policies.ProtoReflect.Descriptor instead.
 func (*Policies) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Policies) GetName() string {
@@ -2148,7 +2268,7 @@ type WhatIfResponse struct {
 
 func (x *WhatIfResponse) Reset() {
 	*x = WhatIfResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2280,7 @@ func (x *WhatIfResponse) String() string {
 func (*WhatIfResponse) ProtoMessage() {}
 
 func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2293,7 @@ func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
 func (*WhatIfResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WhatIfResponse) GetResults() []*WhatIfResult {
@@ -2217,7 +2337,7 @@ type WhatIfResult struct {
 
 func (x *WhatIfResult) Reset() {
 	*x = WhatIfResult{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2349,7 @@ func (x *WhatIfResult) String() string {
 func (*WhatIfResult) ProtoMessage() {}
 
 func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2362,7 @@ func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResult.ProtoReflect.Descriptor instead.
 func (*WhatIfResult) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WhatIfResult) GetRecord() string {
@@ -2447,7 +2567,7 @@ type Side struct {
 
 func (x *Side) Reset() {
 	*x = Side{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2579,7 @@ func (x *Side) String() string {
 func (*Side) ProtoMessage() {}
 
 func (x *Side) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2592,7 @@ func (x *Side) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Side.ProtoReflect.Descriptor instead.
 func (*Side) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Side) GetName() string {
@@ -2569,7 +2689,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2701,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2714,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Estimate) GetPolicy() string {
@@ -2667,7 +2787,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2799,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2812,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FieldChange) GetField() string {
@@ -2745,7 +2865,7 @@ type RuleUse struct {
 
 func (x *RuleUse) Reset() {
 	*x = RuleUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2877,7 @@ func (x *RuleUse) String() string {
 func (*RuleUse) ProtoMessage() {}
 
 func (x *RuleUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2890,7 @@ func (x *RuleUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleUse.ProtoReflect.Descriptor instead.
 func (*RuleUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RuleUse) GetPolicy() string {
@@ -2829,7 +2949,7 @@ type Outcomes struct {
 
 func (x *Outcomes) Reset() {
 	*x = Outcomes{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2961,7 @@ func (x *Outcomes) String() string {
 func (*Outcomes) ProtoMessage() {}
 
 func (x *Outcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2974,7 @@ func (x *Outcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
 func (*Outcomes) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outcomes) GetSucceeded() uint64 {
@@ -2907,7 +3027,7 @@ type WhatIfRow struct {
 
 func (x *WhatIfRow) Reset() {
 	*x = WhatIfRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3039,7 @@ func (x *WhatIfRow) String() string {
 func (*WhatIfRow) ProtoMessage() {}
 
 func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3052,7 @@ func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRow.ProtoReflect.Descriptor instead.
 func (*WhatIfRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WhatIfRow) GetQueue() string {
@@ -3003,7 +3123,7 @@ type WhatIfChange struct {
 
 func (x *WhatIfChange) Reset() {
 	*x = WhatIfChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3135,7 @@ func (x *WhatIfChange) String() string {
 func (*WhatIfChange) ProtoMessage() {}
 
 func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3148,7 @@ func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfChange.ProtoReflect.Descriptor instead.
 func (*WhatIfChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WhatIfChange) GetPartition() int32 {
@@ -3124,7 +3244,7 @@ type WhatIfVerdict struct {
 
 func (x *WhatIfVerdict) Reset() {
 	*x = WhatIfVerdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3256,7 @@ func (x *WhatIfVerdict) String() string {
 func (*WhatIfVerdict) ProtoMessage() {}
 
 func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3269,7 @@ func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfVerdict.ProtoReflect.Descriptor instead.
 func (*WhatIfVerdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WhatIfVerdict) GetOutcome() string {
@@ -3218,7 +3338,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3350,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3363,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *VerifyRequest) GetAllowWaiting() bool {
@@ -3269,7 +3389,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3401,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3414,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *VerifyResponse) GetReport() *structpb.Struct {
@@ -3312,7 +3432,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3444,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3457,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 type ListPartitionsResponse struct {
@@ -3349,7 +3469,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3481,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3494,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -3404,7 +3524,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3536,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3549,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Partition) GetPartition() int32 {
@@ -3533,7 +3653,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3665,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3678,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Job) GetJobId() string {
@@ -3686,7 +3806,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3818,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3831,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Member) GetPart() string {
@@ -3754,7 +3874,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3886,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3899,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Verdict) GetAt() string {
@@ -3835,7 +3955,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +3967,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +3980,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -4009,7 +4129,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4141,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4154,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Run) GetJobId() string {
@@ -4220,7 +4340,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4352,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4365,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -4557,7 +4677,7 @@ type BudgetUse struct {
 
 func (x *BudgetUse) Reset() {
 	*x = BudgetUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4689,7 @@ func (x *BudgetUse) String() string {
 func (*BudgetUse) ProtoMessage() {}
 
 func (x *BudgetUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4702,7 @@ func (x *BudgetUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetUse.ProtoReflect.Descriptor instead.
 func (*BudgetUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BudgetUse) GetName() string {
@@ -4638,7 +4758,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4770,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4783,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4724,7 +4844,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4856,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4869,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Other) GetRecord() string {
@@ -4971,7 +5091,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5103,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5116,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ShapePart) GetName() string {
@@ -5065,7 +5185,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5197,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5210,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -5118,7 +5238,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5250,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5263,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Success) GetOperator() string {
@@ -5186,7 +5306,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5318,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5331,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Group) GetQueue() string {
@@ -5345,7 +5465,7 @@ type GroupStory struct {
 
 func (x *GroupStory) Reset() {
 	*x = GroupStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5477,7 @@ func (x *GroupStory) String() string {
 func (*GroupStory) ProtoMessage() {}
 
 func (x *GroupStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5490,7 @@ func (x *GroupStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
 func (*GroupStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GroupStory) GetTurns() []*Turn {
@@ -5409,7 +5529,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +5541,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +5554,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Turn) GetRecord() *Record {
@@ -5493,7 +5613,7 @@ type MemberRow struct {
 
 func (x *MemberRow) Reset() {
 	*x = MemberRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5625,7 @@ func (x *MemberRow) String() string {
 func (*MemberRow) ProtoMessage() {}
 
 func (x *MemberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5638,7 @@ func (x *MemberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
 func (*MemberRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MemberRow) GetName() string {
@@ -5560,7 +5680,7 @@ type MemberGeneration struct {
 
 func (x *MemberGeneration) Reset() {
 	*x = MemberGeneration{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5692,7 @@ func (x *MemberGeneration) String() string {
 func (*MemberGeneration) ProtoMessage() {}
 
 func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5705,7 @@ func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
 func (*MemberGeneration) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MemberGeneration) GetNumber() uint32 {
@@ -5614,7 +5734,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5626,7 +5746,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5639,7 +5759,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Condition) GetType() string {
@@ -5687,7 +5807,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5699,7 +5819,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5712,7 +5832,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Part) GetName() string {
@@ -5802,7 +5922,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +5934,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +5947,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -5954,7 +6074,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5966,7 +6086,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5979,7 +6099,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Story) GetJob() *Job {
@@ -6040,7 +6160,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6052,7 +6172,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6065,7 +6185,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -6246,7 +6366,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6258,7 +6378,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6271,7 +6391,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -6397,7 +6517,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6409,7 +6529,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6422,7 +6542,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -6453,7 +6573,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6465,7 +6585,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6478,7 +6598,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -6536,7 +6656,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6668,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6681,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -6612,7 +6732,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6744,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6637,7 +6757,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LastChange) GetResource() string {
@@ -6690,7 +6810,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6822,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +6835,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -6781,7 +6901,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6793,7 +6913,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6806,7 +6926,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -6862,7 +6982,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6874,7 +6994,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6887,7 +7007,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Edit) GetKind() string {
@@ -6935,7 +7055,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6947,7 +7067,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6960,7 +7080,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -7085,7 +7205,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7097,7 +7217,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7110,7 +7230,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Tally) GetKey() string {
@@ -7137,7 +7257,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7149,7 +7269,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7162,7 +7282,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -7194,7 +7314,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7206,7 +7326,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7219,7 +7339,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Fate) GetJobId() string {
@@ -7285,7 +7405,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7297,7 +7417,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7310,7 +7430,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -7368,7 +7488,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7500,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7513,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Top) GetBy() string {
@@ -7431,6 +7551,160 @@ func (x *Top) GetJobs() uint64 {
 	return 0
 }
 
+// Cost is what the runs of one queue, policy, rule, node or category held.
+type Cost struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	By               string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Key              string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Failed           *Spent                 `protobuf:"bytes,3,opt,name=failed,proto3" json:"failed,omitempty"`                                             // failed runs
+	RetriesSucceeded *Spent                 `protobuf:"bytes,4,opt,name=retries_succeeded,json=retriesSucceeded,proto3" json:"retries_succeeded,omitempty"` // retries that succeeded
+	RetriesLost      *Spent                 `protobuf:"bytes,5,opt,name=retries_lost,json=retriesLost,proto3" json:"retries_lost,omitempty"`                // retries that failed, of which failed has its part too, or were cancelled
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Cost) Reset() {
+	*x = Cost{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cost) ProtoMessage() {}
+
+func (x *Cost) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cost.ProtoReflect.Descriptor instead.
+func (*Cost) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *Cost) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Cost) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Cost) GetFailed() *Spent {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *Cost) GetRetriesSucceeded() *Spent {
+	if x != nil {
+		return x.RetriesSucceeded
+	}
+	return nil
+}
+
+func (x *Cost) GetRetriesLost() *Spent {
+	if x != nil {
+		return x.RetriesLost
+	}
+	return nil
+}
+
+// Spent is what runs held, each from its lease to its end.
+type Spent struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Runs           uint64                 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
+	UnknownRuns    uint64                 `protobuf:"varint,2,opt,name=unknown_runs,json=unknownRuns,proto3" json:"unknown_runs,omitempty"` // of runs, those of which it is unknown: they are not in the hours
+	CpuHours       float64                `protobuf:"fixed64,3,opt,name=cpu_hours,json=cpuHours,proto3" json:"cpu_hours,omitempty"`         // of a core
+	MemoryGibHours float64                `protobuf:"fixed64,4,opt,name=memory_gib_hours,json=memoryGiBHours,proto3" json:"memory_gib_hours,omitempty"`
+	GpuHours       float64                `protobuf:"fixed64,5,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"` // of a device
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Spent) Reset() {
+	*x = Spent{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spent) ProtoMessage() {}
+
+func (x *Spent) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spent.ProtoReflect.Descriptor instead.
+func (*Spent) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *Spent) GetRuns() uint64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *Spent) GetUnknownRuns() uint64 {
+	if x != nil {
+		return x.UnknownRuns
+	}
+	return 0
+}
+
+func (x *Spent) GetCpuHours() float64 {
+	if x != nil {
+		return x.CpuHours
+	}
+	return 0
+}
+
+func (x *Spent) GetMemoryGibHours() float64 {
+	if x != nil {
+		return x.MemoryGibHours
+	}
+	return 0
+}
+
+func (x *Spent) GetGpuHours() float64 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
 type Summary struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Jobs       []*StateCount          `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -7450,7 +7724,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7462,7 +7736,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7475,7 +7749,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -7558,7 +7832,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7570,7 +7844,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7583,7 +7857,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StateCount) GetState() string {
@@ -7615,7 +7889,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7901,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7914,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -7702,7 +7976,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +7988,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +8001,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -7756,7 +8030,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7768,7 +8042,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7781,7 +8055,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -7823,7 +8097,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7835,7 +8109,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7848,7 +8122,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -7886,7 +8160,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +8172,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8185,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -7972,7 +8246,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7984,7 +8258,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7997,7 +8271,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -8069,7 +8343,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8081,7 +8355,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8094,7 +8368,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -8149,7 +8423,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8161,7 +8435,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8174,7 +8448,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -8251,7 +8525,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8263,7 +8537,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8276,7 +8550,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -8314,7 +8588,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8326,7 +8600,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8339,7 +8613,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -8397,7 +8671,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8409,7 +8683,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8422,7 +8696,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{93}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -8609,7 +8883,16 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05until\x18\v \x01(\tR\x05until\x12\x14\n" +
 	"\x05limit\x18\f \x01(\x05R\x05limit\">\n" +
 	"\x12TopRetriesResponse\x12(\n" +
-	"\x04rows\x18\x01 \x03(\v2\x14.refloat.jobs.v1.TopR\x04rows\"\x13\n" +
+	"\x04rows\x18\x01 \x03(\v2\x14.refloat.jobs.v1.TopR\x04rows\"\x81\x01\n" +
+	"\x0eTopCostRequest\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x15\n" +
+	"\x03key\x18\x02 \x01(\tH\x00R\x03key\x88\x01\x01\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\tR\x05since\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\tR\x05until\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limitB\x06\n" +
+	"\x04_key\"<\n" +
+	"\x0fTopCostResponse\x12)\n" +
+	"\x04rows\x18\x01 \x03(\v2\x15.refloat.jobs.v1.CostR\x04rows\"\x13\n" +
 	"\x11GetSummaryRequest\"D\n" +
 	"\x16GetShadowReportRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
@@ -9377,7 +9660,19 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
 	"\aretries\x18\x03 \x01(\x04R\aretries\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\x04R\bfailures\x12\x12\n" +
-	"\x04jobs\x18\x05 \x01(\x04R\x04jobs\"\xbb\x03\n" +
+	"\x04jobs\x18\x05 \x01(\x04R\x04jobs\"\xd8\x01\n" +
+	"\x04Cost\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12.\n" +
+	"\x06failed\x18\x03 \x01(\v2\x16.refloat.jobs.v1.SpentR\x06failed\x12C\n" +
+	"\x11retries_succeeded\x18\x04 \x01(\v2\x16.refloat.jobs.v1.SpentR\x10retriesSucceeded\x129\n" +
+	"\fretries_lost\x18\x05 \x01(\v2\x16.refloat.jobs.v1.SpentR\vretriesLost\"\xa2\x01\n" +
+	"\x05Spent\x12\x12\n" +
+	"\x04runs\x18\x01 \x01(\x04R\x04runs\x12!\n" +
+	"\funknown_runs\x18\x02 \x01(\x04R\vunknownRuns\x12\x1b\n" +
+	"\tcpu_hours\x18\x03 \x01(\x01R\bcpuHours\x12(\n" +
+	"\x10memory_gib_hours\x18\x04 \x01(\x01R\x0ememoryGiBHours\x12\x1b\n" +
+	"\tgpu_hours\x18\x05 \x01(\x01R\bgpuHours\"\xbb\x03\n" +
 	"\aSummary\x12/\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1b.refloat.jobs.v1.StateCountR\x04jobs\x12<\n" +
 	"\tdecisions\x18\x02 \x03(\v2\x1e.refloat.jobs.v1.DecisionCountR\tdecisions\x12=\n" +
@@ -9479,7 +9774,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"failedRuns\x12\x16\n" +
 	"\x06differ\x18\x03 \x01(\x05R\x06differ\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\x05R\x04lost\x12\x12\n" +
-	"\x04open\x18\x05 \x01(\x05R\x04open2\xd8\x11\n" +
+	"\x04open\x18\x05 \x01(\x05R\x04open2\xc4\x12\n" +
 	"\x04Jobs\x12i\n" +
 	"\bListJobs\x12 .refloat.jobs.v1.ListJobsRequest\x1a!.refloat.jobs.v1.ListJobsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/jobs\x12i\n" +
 	"\bListRuns\x12 .refloat.jobs.v1.ListRunsRequest\x1a!.refloat.jobs.v1.ListRunsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/runs\x12}\n" +
@@ -9495,7 +9790,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\rGetQueueStory\x12%.refloat.jobs.v1.GetQueueStoryRequest\x1a\x1b.refloat.jobs.v1.QueueStory\"(\x82\xd3\xe4\x93\x02\"\x12 /refloat/v1/queues/{queue}/story\x12e\n" +
 	"\x06Search\x12\x1e.refloat.jobs.v1.SearchRequest\x1a\x1f.refloat.jobs.v1.SearchResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/refloat/v1/search\x12v\n" +
 	"\n" +
-	"TopRetries\x12\".refloat.jobs.v1.TopRetriesRequest\x1a#.refloat.jobs.v1.TopRetriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/refloat/v1/top/retries\x12g\n" +
+	"TopRetries\x12\".refloat.jobs.v1.TopRetriesRequest\x1a#.refloat.jobs.v1.TopRetriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/refloat/v1/top/retries\x12j\n" +
+	"\aTopCost\x12\x1f.refloat.jobs.v1.TopCostRequest\x1a .refloat.jobs.v1.TopCostResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/refloat/v1/top/cost\x12g\n" +
 	"\n" +
 	"GetSummary\x12\".refloat.jobs.v1.GetSummaryRequest\x1a\x18.refloat.jobs.v1.Summary\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/refloat/v1/summary\x12\x87\x01\n" +
 	"\x0fGetShadowReport\x12'.refloat.jobs.v1.GetShadowReportRequest\x1a(.refloat.jobs.v1.GetShadowReportResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/refloat/v1/shadow/report\x12h\n" +
@@ -9516,7 +9812,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -9542,212 +9838,222 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*Match)(nil),                   // 21: refloat.jobs.v1.Match
 	(*TopRetriesRequest)(nil),       // 22: refloat.jobs.v1.TopRetriesRequest
 	(*TopRetriesResponse)(nil),      // 23: refloat.jobs.v1.TopRetriesResponse
-	(*GetSummaryRequest)(nil),       // 24: refloat.jobs.v1.GetSummaryRequest
-	(*GetShadowReportRequest)(nil),  // 25: refloat.jobs.v1.GetShadowReportRequest
-	(*GetShadowReportResponse)(nil), // 26: refloat.jobs.v1.GetShadowReportResponse
-	(*WatchDecisionsRequest)(nil),   // 27: refloat.jobs.v1.WatchDecisionsRequest
-	(*WhatIfRequest)(nil),           // 28: refloat.jobs.v1.WhatIfRequest
-	(*Policies)(nil),                // 29: refloat.jobs.v1.Policies
-	(*WhatIfResponse)(nil),          // 30: refloat.jobs.v1.WhatIfResponse
-	(*WhatIfResult)(nil),            // 31: refloat.jobs.v1.WhatIfResult
-	(*Side)(nil),                    // 32: refloat.jobs.v1.Side
-	(*Estimate)(nil),                // 33: refloat.jobs.v1.Estimate
-	(*FieldChange)(nil),             // 34: refloat.jobs.v1.FieldChange
-	(*RuleUse)(nil),                 // 35: refloat.jobs.v1.RuleUse
-	(*Outcomes)(nil),                // 36: refloat.jobs.v1.Outcomes
-	(*WhatIfRow)(nil),               // 37: refloat.jobs.v1.WhatIfRow
-	(*WhatIfChange)(nil),            // 38: refloat.jobs.v1.WhatIfChange
-	(*WhatIfVerdict)(nil),           // 39: refloat.jobs.v1.WhatIfVerdict
-	(*VerifyRequest)(nil),           // 40: refloat.jobs.v1.VerifyRequest
-	(*VerifyResponse)(nil),          // 41: refloat.jobs.v1.VerifyResponse
-	(*ListPartitionsRequest)(nil),   // 42: refloat.jobs.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 43: refloat.jobs.v1.ListPartitionsResponse
-	(*Partition)(nil),               // 44: refloat.jobs.v1.Partition
-	(*Job)(nil),                     // 45: refloat.jobs.v1.Job
-	(*Member)(nil),                  // 46: refloat.jobs.v1.Member
-	(*Verdict)(nil),                 // 47: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 48: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 49: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 50: refloat.jobs.v1.Decision
-	(*BudgetUse)(nil),               // 51: refloat.jobs.v1.BudgetUse
-	(*Position)(nil),                // 52: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 53: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 54: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 55: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 56: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 57: refloat.jobs.v1.Group
-	(*GroupStory)(nil),              // 58: refloat.jobs.v1.GroupStory
-	(*Turn)(nil),                    // 59: refloat.jobs.v1.Turn
-	(*MemberRow)(nil),               // 60: refloat.jobs.v1.MemberRow
-	(*MemberGeneration)(nil),        // 61: refloat.jobs.v1.MemberGeneration
-	(*Condition)(nil),               // 62: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 63: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 64: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 65: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 66: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 67: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 68: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 69: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 70: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 71: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 72: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 73: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 74: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 75: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 76: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 77: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 78: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 79: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 80: refloat.jobs.v1.Top
-	(*Summary)(nil),                 // 81: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 82: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 83: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 84: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 85: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 86: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 87: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 88: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 89: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 90: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 91: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 92: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 93: refloat.jobs.v1.ShadowSummary
-	nil,                             // 94: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 95: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 96: google.protobuf.Struct
+	(*TopCostRequest)(nil),          // 24: refloat.jobs.v1.TopCostRequest
+	(*TopCostResponse)(nil),         // 25: refloat.jobs.v1.TopCostResponse
+	(*GetSummaryRequest)(nil),       // 26: refloat.jobs.v1.GetSummaryRequest
+	(*GetShadowReportRequest)(nil),  // 27: refloat.jobs.v1.GetShadowReportRequest
+	(*GetShadowReportResponse)(nil), // 28: refloat.jobs.v1.GetShadowReportResponse
+	(*WatchDecisionsRequest)(nil),   // 29: refloat.jobs.v1.WatchDecisionsRequest
+	(*WhatIfRequest)(nil),           // 30: refloat.jobs.v1.WhatIfRequest
+	(*Policies)(nil),                // 31: refloat.jobs.v1.Policies
+	(*WhatIfResponse)(nil),          // 32: refloat.jobs.v1.WhatIfResponse
+	(*WhatIfResult)(nil),            // 33: refloat.jobs.v1.WhatIfResult
+	(*Side)(nil),                    // 34: refloat.jobs.v1.Side
+	(*Estimate)(nil),                // 35: refloat.jobs.v1.Estimate
+	(*FieldChange)(nil),             // 36: refloat.jobs.v1.FieldChange
+	(*RuleUse)(nil),                 // 37: refloat.jobs.v1.RuleUse
+	(*Outcomes)(nil),                // 38: refloat.jobs.v1.Outcomes
+	(*WhatIfRow)(nil),               // 39: refloat.jobs.v1.WhatIfRow
+	(*WhatIfChange)(nil),            // 40: refloat.jobs.v1.WhatIfChange
+	(*WhatIfVerdict)(nil),           // 41: refloat.jobs.v1.WhatIfVerdict
+	(*VerifyRequest)(nil),           // 42: refloat.jobs.v1.VerifyRequest
+	(*VerifyResponse)(nil),          // 43: refloat.jobs.v1.VerifyResponse
+	(*ListPartitionsRequest)(nil),   // 44: refloat.jobs.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 45: refloat.jobs.v1.ListPartitionsResponse
+	(*Partition)(nil),               // 46: refloat.jobs.v1.Partition
+	(*Job)(nil),                     // 47: refloat.jobs.v1.Job
+	(*Member)(nil),                  // 48: refloat.jobs.v1.Member
+	(*Verdict)(nil),                 // 49: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 50: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 51: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 52: refloat.jobs.v1.Decision
+	(*BudgetUse)(nil),               // 53: refloat.jobs.v1.BudgetUse
+	(*Position)(nil),                // 54: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 55: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 56: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 57: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 58: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 59: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 60: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 61: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 62: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 63: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 64: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 65: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 66: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 67: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 68: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 69: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 70: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 71: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 72: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 73: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 74: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 75: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 76: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 77: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 78: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 79: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 80: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 81: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 82: refloat.jobs.v1.Top
+	(*Cost)(nil),                    // 83: refloat.jobs.v1.Cost
+	(*Spent)(nil),                   // 84: refloat.jobs.v1.Spent
+	(*Summary)(nil),                 // 85: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 86: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 87: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 88: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 89: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 90: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 91: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 92: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 93: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 94: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 95: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 96: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 97: refloat.jobs.v1.ShadowSummary
+	nil,                             // 98: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 99: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 100: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	45,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	49,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	50,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	57,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	45,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	65,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	47,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	51,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	52,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	59,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	47,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	67,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	57,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
-	50,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	53,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	59,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	52,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	55,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
 	21,  // 10: refloat.jobs.v1.SearchResponse.matches:type_name -> refloat.jobs.v1.Match
-	80,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	86,  // 12: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
-	29,  // 13: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
-	29,  // 14: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	96,  // 15: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
-	31,  // 16: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
-	36,  // 17: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
-	37,  // 18: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
-	38,  // 19: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
-	34,  // 20: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
-	35,  // 21: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	36,  // 22: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
-	32,  // 23: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
-	33,  // 24: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
-	33,  // 25: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
-	33,  // 26: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
-	39,  // 27: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	39,  // 28: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	94,  // 29: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	96,  // 30: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	44,  // 31: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	47,  // 32: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	48,  // 33: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	46,  // 34: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	52,  // 35: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	51,  // 36: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
-	52,  // 37: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	54,  // 38: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	56,  // 39: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	55,  // 40: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	62,  // 41: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	63,  // 42: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	56,  // 43: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	58,  // 44: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	59,  // 45: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	60,  // 46: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 47: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	61,  // 48: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	76,  // 49: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	64,  // 50: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	55,  // 51: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	62,  // 52: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	45,  // 53: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	66,  // 54: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	68,  // 55: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	50,  // 56: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	50,  // 57: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	45,  // 58: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	69,  // 59: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	70,  // 60: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	71,  // 61: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	68,  // 62: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	73,  // 63: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	74,  // 64: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	76,  // 65: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	76,  // 66: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	76,  // 67: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	77,  // 68: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	77,  // 69: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	79,  // 70: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	78,  // 71: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	71,  // 72: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	82,  // 73: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	83,  // 74: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	84,  // 75: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	84,  // 76: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	85,  // 77: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	87,  // 78: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	92,  // 79: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	93,  // 80: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	88,  // 81: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	89,  // 82: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	90,  // 83: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	90,  // 84: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	91,  // 85: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	95,  // 86: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	50,  // 87: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 88: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 89: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 90: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 91: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 92: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 93: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 94: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 95: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 96: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 97: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 98: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 99: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
-	22,  // 100: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	24,  // 101: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	25,  // 102: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	28,  // 103: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	40,  // 104: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	42,  // 105: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	27,  // 106: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 107: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 108: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 109: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 110: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 111: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 112: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	67,  // 113: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	72,  // 114: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	57,  // 115: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 116: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	75,  // 117: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 118: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
-	23,  // 119: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	81,  // 120: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	26,  // 121: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	30,  // 122: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	41,  // 123: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	43,  // 124: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	50,  // 125: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	107, // [107:126] is the sub-list for method output_type
-	88,  // [88:107] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	82,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	83,  // 12: refloat.jobs.v1.TopCostResponse.rows:type_name -> refloat.jobs.v1.Cost
+	90,  // 13: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	31,  // 14: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
+	31,  // 15: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
+	100, // 16: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	33,  // 17: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
+	38,  // 18: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	39,  // 19: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	40,  // 20: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	36,  // 21: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
+	37,  // 22: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
+	38,  // 23: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	34,  // 24: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
+	35,  // 25: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
+	35,  // 26: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
+	35,  // 27: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
+	41,  // 28: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	41,  // 29: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	98,  // 30: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	100, // 31: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	46,  // 32: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	49,  // 33: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	50,  // 34: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	48,  // 35: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	54,  // 36: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	53,  // 37: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
+	54,  // 38: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	56,  // 39: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	58,  // 40: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	57,  // 41: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	64,  // 42: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	65,  // 43: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	58,  // 44: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	60,  // 45: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	61,  // 46: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	62,  // 47: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 48: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	63,  // 49: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	78,  // 50: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	66,  // 51: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	57,  // 52: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	64,  // 53: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	47,  // 54: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	68,  // 55: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	70,  // 56: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	52,  // 57: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	52,  // 58: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	47,  // 59: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	71,  // 60: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	72,  // 61: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	73,  // 62: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	70,  // 63: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	75,  // 64: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	76,  // 65: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	78,  // 66: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	78,  // 67: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	78,  // 68: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	79,  // 69: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	79,  // 70: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	81,  // 71: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	80,  // 72: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	73,  // 73: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	84,  // 74: refloat.jobs.v1.Cost.failed:type_name -> refloat.jobs.v1.Spent
+	84,  // 75: refloat.jobs.v1.Cost.retries_succeeded:type_name -> refloat.jobs.v1.Spent
+	84,  // 76: refloat.jobs.v1.Cost.retries_lost:type_name -> refloat.jobs.v1.Spent
+	86,  // 77: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	87,  // 78: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	88,  // 79: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	88,  // 80: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	89,  // 81: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	91,  // 82: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	96,  // 83: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	97,  // 84: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	92,  // 85: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	93,  // 86: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	94,  // 87: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	94,  // 88: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	95,  // 89: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	99,  // 90: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	52,  // 91: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 92: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 93: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 94: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 95: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 96: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 97: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 98: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 99: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 100: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 101: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 102: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 103: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
+	22,  // 104: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	24,  // 105: refloat.jobs.v1.Jobs.TopCost:input_type -> refloat.jobs.v1.TopCostRequest
+	26,  // 106: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	27,  // 107: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	30,  // 108: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	42,  // 109: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	44,  // 110: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	29,  // 111: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 112: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 113: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 114: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 115: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 116: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 117: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	69,  // 118: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	74,  // 119: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	59,  // 120: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 121: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	77,  // 122: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 123: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
+	23,  // 124: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	25,  // 125: refloat.jobs.v1.Jobs.TopCost:output_type -> refloat.jobs.v1.TopCostResponse
+	85,  // 126: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	28,  // 127: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	32,  // 128: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	43,  // 129: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	45,  // 130: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	52,  // 131: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	112, // [112:132] is the sub-list for method output_type
+	92,  // [92:112] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -9757,45 +10063,46 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[13].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[31].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[34].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[38].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[45].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[24].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[33].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[36].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[40].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[57].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[70].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[71].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[73].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[75].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[78].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[87].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[92].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[76].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[77].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[80].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[91].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[96].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   96,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

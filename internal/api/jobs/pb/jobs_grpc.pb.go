@@ -34,6 +34,7 @@ const (
 	Jobs_GetQueueStory_FullMethodName   = "/refloat.jobs.v1.Jobs/GetQueueStory"
 	Jobs_Search_FullMethodName          = "/refloat.jobs.v1.Jobs/Search"
 	Jobs_TopRetries_FullMethodName      = "/refloat.jobs.v1.Jobs/TopRetries"
+	Jobs_TopCost_FullMethodName         = "/refloat.jobs.v1.Jobs/TopCost"
 	Jobs_GetSummary_FullMethodName      = "/refloat.jobs.v1.Jobs/GetSummary"
 	Jobs_GetShadowReport_FullMethodName = "/refloat.jobs.v1.Jobs/GetShadowReport"
 	Jobs_WhatIf_FullMethodName          = "/refloat.jobs.v1.Jobs/WhatIf"
@@ -80,6 +81,8 @@ type JobsClient interface {
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 	// TopRetries counts what causes the most retries.
 	TopRetries(ctx context.Context, in *TopRetriesRequest, opts ...grpc.CallOption) (*TopRetriesResponse, error)
+	// TopCost lists what costs the most: resource-hours of failed runs and of retries.
+	TopCost(ctx context.Context, in *TopCostRequest, opts ...grpc.CallOption) (*TopCostResponse, error)
 	// GetSummary counts jobs and decisions.
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*Summary, error)
 	// GetShadowReport compares decisions in shadow with what Armada did.
@@ -234,6 +237,16 @@ func (c *jobsClient) TopRetries(ctx context.Context, in *TopRetriesRequest, opts
 	return out, nil
 }
 
+func (c *jobsClient) TopCost(ctx context.Context, in *TopCostRequest, opts ...grpc.CallOption) (*TopCostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopCostResponse)
+	err := c.cc.Invoke(ctx, Jobs_TopCost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*Summary, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Summary)
@@ -341,6 +354,8 @@ type JobsServer interface {
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	// TopRetries counts what causes the most retries.
 	TopRetries(context.Context, *TopRetriesRequest) (*TopRetriesResponse, error)
+	// TopCost lists what costs the most: resource-hours of failed runs and of retries.
+	TopCost(context.Context, *TopCostRequest) (*TopCostResponse, error)
 	// GetSummary counts jobs and decisions.
 	GetSummary(context.Context, *GetSummaryRequest) (*Summary, error)
 	// GetShadowReport compares decisions in shadow with what Armada did.
@@ -403,6 +418,9 @@ func (UnimplementedJobsServer) Search(context.Context, *SearchRequest) (*SearchR
 }
 func (UnimplementedJobsServer) TopRetries(context.Context, *TopRetriesRequest) (*TopRetriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TopRetries not implemented")
+}
+func (UnimplementedJobsServer) TopCost(context.Context, *TopCostRequest) (*TopCostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TopCost not implemented")
 }
 func (UnimplementedJobsServer) GetSummary(context.Context, *GetSummaryRequest) (*Summary, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSummary not implemented")
@@ -677,6 +695,24 @@ func _Jobs_TopRetries_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_TopCost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopCostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).TopCost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_TopCost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).TopCost(ctx, req.(*TopCostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_GetSummary_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetSummaryRequest)
 	if err := dec(in); err != nil {
@@ -836,6 +872,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TopRetries",
 			Handler:    _Jobs_TopRetries_Handler,
+		},
+		{
+			MethodName: "TopCost",
+			Handler:    _Jobs_TopCost_Handler,
 		},
 		{
 			MethodName: "GetSummary",

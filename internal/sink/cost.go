@@ -1,0 +1,68 @@
+package sink
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/schedulerdb"
+)
+
+// requestsOf returns what a pod requests, or nil if that is nothing, unreadable or absurd.
+func requestsOf(pod *pb.PodSpec) *jobdb.Requests {
+	cpu, memory, gpu, err := schedulerdb.Requests(pod)
+	r := &jobdb.Requests{CPU: cpu, Memory: memory, GPU: gpu}
+	if least, most := min(cpu, memory, gpu), max(cpu, memory, gpu); err != nil || least < 0 || most == 0 || most > jobdb.MaxRequest {
+		return nil
+	}
+	return r
+}
+
+// causeOf is why a run failed, whose row may be nil.
+func causeOf(run *runRow, policy, rule string) *jobdb.Cause {
+	c := &jobdb.Cause{Policy: policy, Rule: rule}
+	if run != nil {
+		c.Category, c.Node = run.Error.Category, cmp.Or(run.Error.Node, run.Node)
+	}
+	return c
+}
+
+// runFailed notes what a failed run held. Each has one record that says what decided on it, if anything did.
+func (f *fold) runFailed(job, id, policy, rule string) {
+	if j, run := f.rowsOf(job, id); run != nil && run.State == jobdb.RunFailed {
+		f.cost(j, run, jobdb.FailedRun, causeOf(run, policy, rule))
+	}
+}
+
+// retryEnded notes what a run held if it was a retry that we granted. What a group's restart cuts short is only a failed run: the
+// retry is the next one.
+func (f *fold) retryEnded(j *jobRow, run *runRow) {
+	if j.Retry == nil || j.Member.Restarting || j.Queueing.LatestRun != run.RunID {
+		return
+	}
+	kind := jobdb.RetryLost
+	if run.State == jobdb.RunSucceeded {
+		kind = jobdb.RetrySucceeded
+	}
+	f.cost(j, run, kind, j.Retry)
+	j.Retry = nil
+}
+
+func (f *fold) cost(j *jobRow, run *runRow, kind jobdb.CostKind, of *jobdb.Cause) {
+	f.fresh.Costs = append(f.fresh.Costs, &jobdb.Cost{
+		Partition: f.partition, Ended: run.Times.Ended, Kind: kind, Queue: j.Queue, Cause: *of, Spent: jobdb.SpentBy(j.Submit.Requests, run.Times),
+	})
+}
+
+// restartedFor is the failure in this message that a member is restarted for; nil: it is none, such as an operator's order.
+func (f *fold) restartedFor(m *chain.MemberChange) *jobdb.Cause {
+	for _, r := range slices.Backward(f.Records) {
+		if d, ok := r.(*chain.Decision); ok && d.Member != nil && d.Queue == m.Queue && d.JobSet == m.JobSet && d.Member.Group == m.Member.Group {
+			_, run := f.rowsOf(d.JobID, d.RunID)
+			return causeOf(run, d.Policy, d.Rule)
+		}
+	}
+	return nil
+}
