@@ -239,6 +239,36 @@ func TestAvoidNode(t *testing.T) {
 	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }
 
+// TestBreaker: an open breaker holds retries of its category without counting them, and explain says who opened it and why.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	data, policies := t.TempDir(), testPolicies
+	p, at := served(t, data, "--policies", policies)
+	at("get", "breakers").exits(t, exitFine).prints(t, "No breaker is open")
+	at("open", "breaker", "--category", "infrastructure", "--all", "--for", "24h", "--reason", "registry is down").exits(t, exitFine).
+		prints(t, "retries of all queues after failures of category infrastructure are held until", "(registry is down)")
+	at("open", "breaker", "--category", "other", "--subcategory", "x", "--all", "--for", "24h", "--reason", "y").exits(t, exitFine)
+	at("get", "breakers").exits(t, exitFine).prints(t, "infrastructure", "all", "registry is down", "other/x")
+	at("get", "breakers", "-o", "json").exits(t, exitFine).prints(t, `"category":"other","subcategory":"x"`)
+	at("close", "breaker", "--category", "other", "--all", "--reason", "x").exits(t, exitFine).prints(t, "no such override")
+	at("close", "breaker", "--category", "other", "--subcategory", "x", "--all", "--reason", "x").exits(t, exitFine).prints(t, "infrastructure")
+	at("get", "policies").exits(t, exitFine).prints(t, "Retries of all queues after failures of category infrastructure are held until", "registry is down")
+	p.ends(t)
+	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
+	held := 0
+	for line := range strings.Lines(ctl(t, "get", "decisions", "--data", data, "--code", "BreakerHeld", "-o", "json").exits(t, exitFine).out) {
+		o := jsonLine(t, line)
+		if held++; held == 1 {
+			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10)).exits(t, exitFine).
+				prints(t, "a breaker is open for the category of the failure", "category infrastructure are held until", "registry is down")
+		}
+	}
+	if held == 0 {
+		t.Error("nothing was held")
+	}
+	ctl(t, "verify", "--data", data).exits(t, exitFine)
+}
+
 func TestOverrideUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -251,20 +281,25 @@ func TestOverrideUsage(t *testing.T) {
 		"pause retries --all --reason x --for -1h":                    "above 0",
 		"pause retries --all --reason x --until yesterday":            "want a time such as",
 		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "in the past",
-		"avoid":                       "avoid needs two arguments",
-		"avoid node a b":              "avoid needs two arguments",
-		"avoid node a --reason x":     "give --until TIME or --for DURATION",
-		"trust node a --for 1h":       "--reason TEXT is required",
-		"history":                     "--data DIR or --server HOST:PORT is required",
-		"history pod x":               "want policy NAME",
-		"rollback policy infra":       "--to GENERATION is required",
-		"rollback --to 3":             "or --everything",
-		"delete queue":                "queue needs a name",
-		"delete group-policy":         "group-policy needs a name",
-		"get policies -o xml":         "use table, yaml or json",
-		"apply":                       "-f PATH is required",
-		"apply -f . --dry-run yes":    "use none, client or server",
-		"up --data x --api 0.0.0.0:1": "set permissions with --api-auth",
+		"avoid":                                  "avoid needs two arguments",
+		"avoid node a b":                         "avoid needs two arguments",
+		"avoid node a --reason x":                "give --until TIME or --for DURATION",
+		"open":                                   "open needs an argument: `open breaker`",
+		"open breaker --all --for 1h --reason x": "--category NAME is required",
+		"open breaker --all --category x --reason x":    "give --until TIME or --for DURATION",
+		"open breaker --category x --for 1h --reason x": "give --queue NAME, or --all",
+		"close breaker --all --reason x":                "--category NAME is required",
+		"trust node a --for 1h":                         "--reason TEXT is required",
+		"history":                                       "--data DIR or --server HOST:PORT is required",
+		"history pod x":                                 "want policy NAME",
+		"rollback policy infra":                         "--to GENERATION is required",
+		"rollback --to 3":                               "or --everything",
+		"delete queue":                                  "queue needs a name",
+		"delete group-policy":                           "group-policy needs a name",
+		"get policies -o xml":                           "use table, yaml or json",
+		"apply":                                         "-f PATH is required",
+		"apply -f . --dry-run yes":                      "use none, client or server",
+		"up --data x --api 0.0.0.0:1":                   "set permissions with --api-auth",
 	} {
 		ctl(t, strings.Fields(args)...).exits(t, exitUsage).prints(t, want)
 	}

@@ -24,7 +24,7 @@ func newGet() *cobra.Command {
 		Short: "List jobs, runs, groups, decisions, policies and more",
 		Long:  "Show the jobs, runs, groups, decisions and partitions of a data directory, a job database or a server, also while\n`refloatctl up` runs on it; the releases of a data directory or a job database; or the policies, group policies, queues and settings of a running server.",
 	}
-	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup(), newGetPartitions(), newGetNodes())
+	cmd.AddCommand(newGetJobs(), newGetJob(), newGetRuns(), newGetDecisions(), newGetReleases(), newGetGroups(), newGetGroup(), newGetPartitions(), newGetNodes(), newGetBreakers())
 	cmd.AddCommand(newGetResources()...)
 	return cmd
 }

@@ -202,6 +202,7 @@ func overrideLines(w io.Writer, overrides []*pb.BrakeState) {
 func overrideOf(b *pb.BrakeState) policylog.Override {
 	return policylog.Override{Override: policyfile.Override{
 		Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil), Node: b.Node, AvoidedUntil: nanos(b.AvoidedUntil), TrustedUntil: nanos(b.TrustedUntil),
+		Category: b.Category, Subcategory: b.Subcategory, HeldUntil: nanos(b.HeldUntil),
 	}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
 }
 

@@ -15,6 +15,7 @@ import (
 type overrideFlags struct {
 	client
 	queue, reason, until, output string
+	category, subcategory        string
 	length                       time.Duration
 	all, force, everything, dry  bool
 }
@@ -152,6 +153,77 @@ func (f *overrideFlags) aboutNode(cmd *cobra.Command, request func(node string, 
 	return cmd
 }
 
+// aboutBreaker makes a command whose argument is `breaker`, and gives it the flags that name one.
+func (f *overrideFlags) aboutBreaker(cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgs = []string{"breaker"}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] != "breaker" {
+			return fmt.Errorf("%s needs an argument: `%s breaker`", cmd.Name(), cmd.Name())
+		}
+		return nil
+	}
+	f.bindAll(cmd)
+	cmd.Flags().StringVar(&f.category, "category", "", "failure category whose retries are held (required)")
+	cmd.Flags().StringVar(&f.subcategory, "subcategory", "", "only this subcategory")
+	return cmd
+}
+
+func newOpen() *cobra.Command {
+	var f overrideFlags
+	cmd := f.aboutBreaker(&cobra.Command{
+		Use:   "open breaker --category NAME (--queue NAME | --all) (--until TIME | --for DURATION) --reason TEXT",
+		Short: "Hold the retries of one failure category for a while",
+		Long: `Hold every retry that policies grant from now on after a failure of one category, in one
+queue or in all, until a given time. A held retry counts against no limit of its job and no
+retry budget: use it while something is down that jobs are not to blame for, for example a
+registry. Members of gangs and groups are not held. ` + "`close breaker`" + ` ends it earlier, for failures
+decided after that; ` + "`get breakers`" + ` lists what is open.`,
+		Example: `  refloatctl open breaker --category image-pull --all --for 30m --reason "registry is down, INC-1234"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			until, err := f.end(time.Now())
+			if err == nil {
+				err = f.hasCategory()
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			return f.override(cmd, &pb.BrakeRequest{Category: f.category, Subcategory: f.subcategory, HeldUntil: timestamppb.New(until)})
+		},
+	})
+	cmd.Flags().StringVar(&f.until, "until", "", "when held retries start at the latest, as an RFC 3339 time")
+	cmd.Flags().DurationVar(&f.length, "for", 0, "how long from now retries are held at most")
+	return cmd
+}
+
+func (f *overrideFlags) hasCategory() error {
+	if f.category == "" {
+		return errors.New("--category NAME is required: `refloatctl get runs -o json` shows that of each failed run")
+	}
+	return nil
+}
+
+func newClose() *cobra.Command {
+	var f overrideFlags
+	return f.aboutBreaker(&cobra.Command{
+		Use:   "close breaker --category NAME (--queue NAME | --all) --reason TEXT",
+		Short: "End `open breaker`",
+		Long: `Close the breaker of one category, of one queue or of all, so that failures decided from now
+on are retried as policies say. Give --subcategory if it was opened with one. Retries that
+are held already keep their time.`,
+		Example: `  refloatctl close breaker --category image-pull --all --reason "registry is back"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(f.hasCategory(), f.check()); err != nil {
+				return usageError{err}
+			}
+			return f.changed(cmd, f.output, nil, f.dry, func(ctx context.Context, c pb.PoliciesClient) (*pb.Change, error) {
+				return c.Release(ctx, &pb.ReleaseRequest{
+					Queue: f.queue, All: f.all, Force: f.force, Category: f.category, Subcategory: f.subcategory, Reason: f.reason, DryRun: f.dry,
+				})
+			})
+		},
+	})
+}
+
 func newAvoid() *cobra.Command {
 	var f overrideFlags
 	return f.aboutNode(&cobra.Command{
@@ -191,7 +263,7 @@ func newResume() *cobra.Command {
 	var f overrideFlags
 	cmd := about(&cobra.Command{
 		Use:   "resume retries (--queue NAME | --all | --everything) --reason TEXT",
-		Short: "End `kill retries` and `pause retries`",
+		Short: "End `kill retries`, `pause retries` and `open breaker`",
 		Long: `Remove the overrides of one queue, those of all queues at once (--all), or with
 --everything both. Policies and queue bindings do not change.`,
 		Example: `  refloatctl resume retries --queue ml --reason "fixed"`,

@@ -66,7 +66,7 @@ func recordedFacts(partition int, d *chain.Decision, run *jobdb.Run) (all facts,
 		need("limitFrom", d.LimitFrom)
 		need("ruleUsed", d.RuleUsed)
 		need("ruleLimit", d.RuleLimit)
-		need("ruleBefore", d.RuleUsed-uint32(btoi(d.Requeue && d.RuleUsed > 0)))
+		need("ruleBefore", d.RuleUsed-uint32(btoi(d.Requeue && d.Code != policy.BreakerHeld && d.RuleUsed > 0)))
 	}
 	if len(d.Skipped) > 0 {
 		need("skippedPolicies", strings.Join(d.Skipped, ", "))
@@ -105,6 +105,8 @@ func recordedRetry(d *chain.Decision, state, need func(string, any), when func(i
 		need("budgetWaits", true)
 	case later && d.Code == policy.GangRetry:
 		need("gangWaits", "when all of the gang may start again")
+	case later && d.Code == policy.BreakerHeld:
+		need("breaker", "when no breaker holds it any more")
 	case later && (d.Code != policy.GroupRestart || d.Group != nil): // what is left of a restart's delay is cut to milliseconds
 		need("paused", "when the pause of retries ends")
 	case after <= 0:

@@ -164,8 +164,9 @@ var codeSentences = map[string]string{
 	"BudgetRefused": byRule + ` (?P<budgetRefuses>would retry the job, but ` + usedUp + `)`,
 	"GroupRestart": `(?:the run was told to stop, because its group or unit restarts(?: \((?:` + byRule + "|(?P<byRestarts>`restarts`) of policy (?P<policy>.+?)|(?P<byDefault>the default) of policy (?P<policy>.+?))" + `\))?` +
 		`|no rule matched, and no policy has a default action: the job fails|` + byRule + ` (?:fails the job|(?P<budgetRefuses>would retry the job, but ` + usedUp + `)))`,
-	"GroupEnded": `the group had stopped the job, so its policies were not asked`,
-	"UnitLimit":  byRule + ` would retry the job, but its unit has used up its retries \(retryLimit\)`,
+	"GroupEnded":  `the group had stopped the job, so its policies were not asked`,
+	"UnitLimit":   byRule + ` would retry the job, but its unit has used up its retries \(retryLimit\)`,
+	"BreakerHeld": byRule + ` would retry the job now, but a breaker is open for the category of the failure: the retry is held, and counts against no limit`,
 }
 
 // groupSentence is what a unit's failure did (semantics.md, section 12).
@@ -184,6 +185,7 @@ const waiting = `, (?:(?P<atOnce>at once)` +
 	`|` + at + ` \((?P<delay>[^ ]+) after the failure\)` +
 	`|` + at + `, because (?P<budgetWaits>` + usedUp + `) \(otherwise (?P<delay>[^ ]+) after the failure\)` +
 	`|` + at + `, (?P<gangWaits>when all of the gang may start again) \((?P<delay>[^ ]+) after the failure for this job\)` +
+	`|` + at + `, (?P<breaker>when no breaker holds it any more) \(otherwise (?P<delay>[^ ]+) after the failure\)` +
 	`|` + at + `, (?P<paused>when the pause of retries ends) \(otherwise (?P<delay>[^ ]+) after the failure\))` +
 	`(?:, not on (?P<avoidNodes>.+?))?(?: \((?P<nodesLeftOut>\d+) earlier nodes are left out\))?`
 

@@ -2705,6 +2705,9 @@ type Brake struct {
 	Node          string                 `protobuf:"bytes,7,opt,name=node" json:"node,omitempty"`                                      // empty: it is not about a node
 	AvoidedUntil  int64                  `protobuf:"varint,8,opt,name=avoided_until,json=avoidedUntil" json:"avoided_until,omitempty"` // Unix nanoseconds; 0: the node is not avoided
 	TrustedUntil  int64                  `protobuf:"varint,9,opt,name=trusted_until,json=trustedUntil" json:"trusted_until,omitempty"` // Unix nanoseconds; until when the guard leaves the node alone
+	Category      string                 `protobuf:"bytes,10,opt,name=category" json:"category,omitempty"`                             // empty: it opens no breaker
+	Subcategory   string                 `protobuf:"bytes,11,opt,name=subcategory" json:"subcategory,omitempty"`                       // empty: any
+	HeldUntil     int64                  `protobuf:"varint,12,opt,name=held_until,json=heldUntil" json:"held_until,omitempty"`         // Unix nanoseconds; retries of earlier failures of this category are held until then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2798,6 +2801,27 @@ func (x *Brake) GetAvoidedUntil() int64 {
 func (x *Brake) GetTrustedUntil() int64 {
 	if x != nil {
 		return x.TrustedUntil
+	}
+	return 0
+}
+
+func (x *Brake) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *Brake) GetSubcategory() string {
+	if x != nil {
+		return x.Subcategory
+	}
+	return ""
+}
+
+func (x *Brake) GetHeldUntil() int64 {
+	if x != nil {
+		return x.HeldUntil
 	}
 	return 0
 }
@@ -3075,7 +3099,7 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\arequest\x18\b \x01(\tR\arequest\x12)\n" +
 	"\x06brakes\x18\t \x03(\v2\x11.refloat.v1.BrakeR\x06brakes\x12\x1a\n" +
 	"\bunbraked\x18\n" +
-	" \x01(\fR\bunbraked\"\xf6\x01\n" +
+	" \x01(\fR\bunbraked\"\xd3\x02\n" +
 	"\x05Brake\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12!\n" +
@@ -3085,7 +3109,12 @@ const file_events_pb_refloat_proto_rawDesc = "" +
 	"\x04time\x18\x06 \x01(\x03R\x04time\x12\x12\n" +
 	"\x04node\x18\a \x01(\tR\x04node\x12#\n" +
 	"\ravoided_until\x18\b \x01(\x03R\favoidedUntil\x12#\n" +
-	"\rtrusted_until\x18\t \x01(\x03R\ftrustedUntilB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\rtrusted_until\x18\t \x01(\x03R\ftrustedUntil\x12\x1a\n" +
+	"\bcategory\x18\n" +
+	" \x01(\tR\bcategory\x12 \n" +
+	"\vsubcategory\x18\v \x01(\tR\vsubcategory\x12\x1d\n" +
+	"\n" +
+	"held_until\x18\f \x01(\x03R\theldUntilB-Z$github.com/refloat/refloat/events/pb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_events_pb_refloat_proto_rawDescOnce sync.Once

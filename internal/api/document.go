@@ -150,6 +150,7 @@ func OverrideState(b policylog.Override) *pb.BrakeState {
 		Queue: b.Queue, Kill: b.Kill, PausedUntil: stamp(b.PausedUntil),
 		Author: b.Author, Reason: b.Reason, Time: stamp(b.Time),
 		Node: b.Node, AvoidedUntil: stamp(b.AvoidedUntil), TrustedUntil: stamp(b.TrustedUntil),
+		Category: b.Category, Subcategory: b.Subcategory, HeldUntil: stamp(b.HeldUntil),
 	}
 }
 

@@ -25,6 +25,9 @@ func (s *Service) brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 	if r.Node != "" || r.AvoidedUntil != nil || r.TrustedUntil != nil {
 		return s.overrideNode(ctx, r)
 	}
+	if r.Category != "" || r.Subcategory != "" || r.HeldUntil != nil {
+		return s.openBreaker(ctx, r)
+	}
 	var verbs []Verb
 	if r.Kill {
 		verbs = append(verbs, KillRetries)
@@ -49,7 +52,9 @@ func (s *Service) brake(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, er
 			return nil, err
 		}
 		add := func(b policyfile.Override) {
-			on = slices.DeleteFunc(on, func(o policylog.Override) bool { return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == "" })
+			on = slices.DeleteFunc(on, func(o policylog.Override) bool {
+				return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == "" && o.Category == ""
+			})
 			on = append(on, policylog.Override{Override: b, Author: who.String(), Reason: r.Reason, Time: now})
 		}
 		if r.Kill {
@@ -117,6 +122,40 @@ func (s *Service) overrideNode(ctx context.Context, r *pb.BrakeRequest) (*pb.Cha
 	})
 }
 
+// openBreaker opens a breaker, in place of one of the same cause.
+func (s *Service) openBreaker(ctx context.Context, r *pb.BrakeRequest) (*pb.Change, error) {
+	switch {
+	case r.Category == "":
+		return nil, status.Error(codes.InvalidArgument, "category: missing: name the failure category whose retries are held")
+	case r.HeldUntil == nil:
+		return nil, status.Error(codes.InvalidArgument, "held_until: missing: say when held retries start at the latest")
+	case r.Kill || r.PausedUntil != nil:
+		return nil, status.Error(codes.InvalidArgument, "category: an override that opens a breaker neither kills nor pauses")
+	}
+	for _, name := range []string{r.Category, r.Subcategory} {
+		if name != "" && !policyfile.Visible(name) {
+			return nil, status.Errorf(codes.InvalidArgument, "category or subcategory %.100q has an invisible character: remove it", name)
+		}
+	}
+	if err := checkTarget(r.Queue, r.All); err != nil {
+		return nil, err
+	}
+	until, err := untilOf("held_until", r.HeldUntil)
+	if err != nil {
+		return nil, err
+	}
+	o := policyfile.Override{Queue: r.Queue, Category: r.Category, Subcategory: r.Subcategory, HeldUntil: until}
+	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
+	return s.override(ctx, a, []Verb{PauseRetries}, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
+		now := s.Now().UnixNano()
+		if err := inFuture("held_until", until, now); err != nil {
+			return nil, err
+		}
+		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.SameBreaker(&o) })
+		return append(on, policylog.Override{Override: o, Author: who.String(), Reason: r.Reason, Time: now}), nil
+	})
+}
+
 func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change, error) {
 	if r.Everything && r.Queue != "" {
 		return nil, status.Error(codes.InvalidArgument, "queue and everything: give only one of them")
@@ -124,10 +163,20 @@ func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	if err := checkTarget(r.Queue, r.All || r.Everything); err != nil {
 		return nil, err
 	}
+	removes := func(b *policylog.Override) bool { return b.Node == "" && (r.Everything || b.Queue == r.Queue) }
+	verbs := []Verb{KillRetries, PauseRetries}
+	switch one := (&policyfile.Override{Queue: r.Queue, Category: r.Category, Subcategory: r.Subcategory}); {
+	case r.Category != "" && r.Everything:
+		return nil, status.Error(codes.InvalidArgument, "category and everything: give only one of them")
+	case r.Category != "":
+		verbs, removes = []Verb{PauseRetries}, func(b *policylog.Override) bool { return b.SameBreaker(one) }
+	case r.Subcategory != "":
+		return nil, status.Error(codes.InvalidArgument, "category: missing: name the one that the subcategory belongs to")
+	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
 	without := false
-	done, err := s.override(ctx, a, []Verb{KillRetries, PauseRetries}, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
-		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return b.Node == "" && (r.Everything || b.Queue == r.Queue) })
+	done, err := s.override(ctx, a, verbs, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
+		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return removes(&b) })
 		without = len(left) == len(on)
 		return left, nil
 	})
@@ -245,7 +294,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, queue st
 	return &pb.Change{Generation: v.Number, Notes: s.still(ctx, who, v.Number, v.Overrides)}, nil
 }
 
-// still lists what remains killed, paused, avoided or trusted by overrides, and by the resources of a generation themselves.
+// still lists what remains killed, paused, held, avoided or trusted by overrides, and by the resources of a generation themselves.
 func (s *Service) still(ctx context.Context, who Principal, generation uint64, overrides []policylog.Override) []string {
 	var notes []string
 	for _, b := range s.Auth.known(who, overrides) {
@@ -258,6 +307,8 @@ func (s *Service) still(ctx context.Context, who Principal, generation uint64, o
 		switch {
 		case b.Kill:
 			what = fmt.Sprintf("retries of %s are killed", where)
+		case b.Category != "":
+			what = fmt.Sprintf("retries of %s after failures of category %s are held until %s", where, b.Cause(), at(b.HeldUntil))
 		case b.TrustedUntil != 0:
 			what = fmt.Sprintf("node %s is trusted until %s", b.Node, at(b.TrustedUntil))
 		case b.Node != "":

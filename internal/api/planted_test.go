@@ -45,10 +45,10 @@ func allPlanted() []bug {
 			"policylog/entry.go", "	return set.WithOverrides(plain...)", "	return set, nil",
 		}}},
 		{histories, "of two overrides on a queue the later one counts alone", []patch{{
-			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == \"\" })", "return o.Queue == b.Queue })",
+			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == \"\" && o.Category == \"\"\n", "return o.Queue == b.Queue\n",
 		}}},
 		{histories, "a release takes all overrides off", []patch{{
-			"api/overrides.go", "return b.Node == \"\" && (r.Everything || b.Queue == r.Queue) })", "return true })",
+			"api/overrides.go", "return removes(&b) })", "return true })",
 		}}},
 		{histories, "a generation is activated in the middle of an envelope", []patch{{
 			"evaluator/live.go", "		out, err := o.proc.StepAs(fit.form, m)",

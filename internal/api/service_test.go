@@ -281,6 +281,15 @@ func TestOverrides(t *testing.T) {
 		_, err := w.Brake(t.Context(), r)
 		w.refused(err, codes.InvalidArgument, want)
 	}
+	for want, r := range map[string]*pb.BrakeRequest{
+		"category: missing": {HeldUntil: until, All: true}, "held_until: missing": {Category: "c", All: true}, "neither kills nor pauses": {Category: "c", HeldUntil: until, All: true, Kill: true},
+		"name a queue": {Category: "c", HeldUntil: until}, "held_until: 2026": {Category: "c", HeldUntil: timestamppb.New(noon), All: true},
+		"subcategory": {Category: "c", Subcategory: "a\x00b", HeldUntil: until, All: true}, "an invisible": {Category: "c\u200b", HeldUntil: until, All: true},
+	} {
+		r.Reason = "r"
+		_, err := w.Brake(t.Context(), r)
+		w.refused(err, codes.InvalidArgument, want)
+	}
 	short := &pb.BrakeRequest{Force: true, Queue: "other", PausedUntil: until, Reason: "short", RequestId: "short"}
 	for _, now := range []time.Time{noon, noon.Add(2 * time.Hour)} { // asked again when the pause is over
 		w.service.Now = func() time.Time { return now }

@@ -56,8 +56,10 @@ func (c Case) differs(v *policy.Verdict) error {
 	if d.Member != nil {
 		return c.differsAsMember(v)
 	}
-	if d.Code == policy.BudgetRefused && v.Requeue && v.Rule == d.Rule && v.Policy == d.Policy && v.GlobalUsed == d.GlobalUsed+1 {
-		return nil // policies alone would have retried
+	if d.Code == policy.BudgetRefused || d.Code == policy.BreakerHeld {
+		if v.Requeue && v.Rule == d.Rule && v.Policy == d.Policy && (v.GlobalUsed == d.GlobalUsed+1 || v.Code == policy.RuleIgnore && v.GlobalUsed == d.GlobalUsed) {
+			return nil // policies alone would have retried, and counted it
+		}
 	}
 	if v.Code != d.Code || v.Rule != d.Rule || v.Policy != d.Policy || v.GlobalUsed != d.GlobalUsed {
 		return fmt.Errorf("%w: evaluating it again gives %s by %s/%s", ErrDifferent, v.Code, v.Policy, v.Rule)

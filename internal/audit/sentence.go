@@ -54,6 +54,8 @@ func verdict(d *chain.Decision) string {
 		return rule + " fails the job"
 	case policy.GroupOver:
 		return "the group had stopped the job, so its policies were not asked"
+	case policy.BreakerHeld:
+		return rule + " would retry the job now, but a breaker is open for the category of the failure: the retry is held, and counts against no limit"
 	case policy.BudgetRefused:
 		return rule + " would retry the job, but " + usedUp(d.Budget)
 	case policy.UnitLimit:
@@ -127,6 +129,8 @@ func waiting(d *chain.Decision) string {
 		s = fmt.Sprintf(", not before %s (%v after the failure)", timeOf(d.RetryAfter), time.Duration(d.RetryAfter-d.Time).Truncate(time.Millisecond))
 	case d.Budget != nil && d.Budget.Effect == policy.BudgetDelayed && !d.Budget.Noted && d.RetryAfter == d.Budget.At:
 		s = fmt.Sprintf(", not before %s, because %s (otherwise %v after the failure)", timeOf(d.RetryAfter), usedUp(d.Budget), delayOf(d))
+	case d.Code == policy.BreakerHeld && d.RetryAfter-d.Time > delayOf(d).Nanoseconds():
+		s = fmt.Sprintf(", not before %s, when no breaker holds it any more (otherwise %v after the failure)", timeOf(d.RetryAfter), delayOf(d))
 	case d.Code == policy.GangRetry && d.RetryAfter-d.Time > delayOf(d).Nanoseconds(): // a pause is not told apart
 		s = fmt.Sprintf(", not before %s, when all of the gang may start again (%v after the failure for this job)", timeOf(d.RetryAfter), delayOf(d))
 	case d.RetryAfter-d.Time > delayOf(d).Nanoseconds():

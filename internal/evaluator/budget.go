@@ -20,9 +20,8 @@ func budgetsBegin(was, next uint32, set *policy.Set) bool {
 	return was < sinceBudgets && next >= sinceBudgets && len(set.Budgets()) > 0
 }
 
-// evaluate returns the verdict of the policies on the failure, held back or refused by the budgets (semantics.md 14).
-func (p policies) evaluate() policy.Verdict {
-	v := p.Rules.Set.Evaluate(&p.failure, &p.counts)
+// budgeted returns a verdict of the policies on the failure, held back or refused by the budgets (semantics.md 14).
+func (p policies) budgeted(v policy.Verdict) policy.Verdict {
 	if !counts(v.Code) || p.State == nil { // without a state, JudgeMember asks what policies alone say
 		return v
 	}

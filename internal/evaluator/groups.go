@@ -58,7 +58,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 // judge returns the verdict on a member's failure before its group is asked, and why the failure fails the unit;
 // NoUnitReason: it does not.
 func (p policies) judge(m *projection.MemberFailure) (v policy.Verdict, reason policy.UnitReason) {
-	v = p.evaluate()
+	v = p.budgeted(p.Rules.Set.Evaluate(&p.failure, &p.counts))
 	settings := p.Rules.Set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
 	active := m.Unit.State == group.Active
 	whole := m.Gang && active

@@ -53,6 +53,8 @@ const (
 	sinceRulesFirst = 4
 	// sinceBudgets has retry budgets (semantics.md 14). Before, they have no effect.
 	sinceBudgets = 5
+	// sinceBreakers has open breakers hold retries (semantics.md 15). Before, they have no effect.
+	sinceBreakers = 5
 	// SinceOrders carries out orders of operators (semantics.md 16). Before, they are passed over.
 	SinceOrders = 5
 )

@@ -144,7 +144,9 @@ func (p policies) decide(f *projection.Failure) (d *chain.Decision, r restart) {
 	var v policy.Verdict
 	var unit *chain.GroupVerdict
 	if f.Member == nil {
-		v = p.evaluate()
+		if v = p.Rules.Set.Evaluate(&p.failure, &p.counts); !p.held(&v) {
+			v = p.budgeted(v)
+		}
 	} else {
 		v, unit, r = p.decideMember(f)
 	}

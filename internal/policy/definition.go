@@ -127,6 +127,7 @@ type Settings struct {
 	PausedUntil       *int64 // Unix nanoseconds
 	JobsMaySelect     bool
 	AvoidNodes        []AvoidedNode // at most MaxAvoidNodes, by name, each once
+	OpenBreakers      []Breaker     // at most MaxOpenBreakers
 	Protection        *Protection   // nil: off
 	Budgets           []Budget      // at most MaxBudgets, by name, each once
 }

@@ -68,13 +68,15 @@ func (c Code) String() string {
 		return "UnitLimit"
 	case BudgetRefused:
 		return "BudgetRefused"
+	case BreakerHeld:
+		return "BreakerHeld"
 	case UnknownCode:
 	}
 	return unknown("Code", uint8(c))
 }
 
 // ParseCode returns the code that String names s.
-func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, BudgetRefused) }
+func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, BreakerHeld) }
 
 // String returns rule, policy or global, and "" for FromNowhere.
 func (l LimitFrom) String() string {

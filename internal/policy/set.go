@@ -19,6 +19,7 @@ type Set struct {
 	horizon           time.Duration
 	jobsMaySelect     bool
 	avoidNodes        []AvoidedNode
+	openBreakers      []Breaker
 	protection        *Protection
 	budgets           []Budget  // by name
 	inherited         Overrides // what policies inherit
@@ -78,6 +79,7 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 		horizon:           settings.Horizon,
 		jobsMaySelect:     settings.JobsMaySelect,
 		avoidNodes:        settings.AvoidNodes,
+		openBreakers:      settings.OpenBreakers,
 		protection:        settings.Protection,
 		budgets:           settings.Budgets,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},

@@ -94,6 +94,7 @@ const (
 	GroupOver    // "GroupEnded"
 	UnitLimit
 	BudgetRefused // semantics.md 14
+	BreakerHeld   // semantics.md 15
 )
 
 // LimitFrom is the level that a rule's limit came from.

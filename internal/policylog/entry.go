@@ -86,6 +86,7 @@ func Encode(p *Proposal) ([]byte, error) {
 		m.Brakes = append(m.Brakes, &pb.Brake{
 			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Author: b.Author, Reason: b.Reason, Time: b.Time,
 			Node: b.Node, AvoidedUntil: b.AvoidedUntil, TrustedUntil: b.TrustedUntil,
+			Category: b.Category, Subcategory: b.Subcategory, HeldUntil: b.HeldUntil,
 		})
 	}
 	if len(p.Overrides) > 0 {
@@ -138,6 +139,7 @@ func decode(payload []byte, number uint64, u *unpacker) (*Entry, *uint64, error)
 	for _, b := range m.Brakes {
 		e.Overrides = append(e.Overrides, Override{policyfile.Override{
 			Queue: b.Queue, Kill: b.Kill, PausedUntil: b.PausedUntil, Node: b.Node, AvoidedUntil: b.AvoidedUntil, TrustedUntil: b.TrustedUntil,
+			Category: b.Category, Subcategory: b.Subcategory, HeldUntil: b.HeldUntil,
 		}, b.Author, b.Reason, b.Time})
 	}
 	content, err := u.unpack(m.Content, m.Zstd)

@@ -88,8 +88,9 @@ func TestStore(t *testing.T) {
 	}
 	kill := policylog.Override{Override: policyfile.Override{Queue: "b", Kill: true}, Author: "bob", Reason: "fire", Time: 5}
 	node := policylog.Override{Override: policyfile.Override{Node: "n", AvoidedUntil: 1e18, TrustedUntil: 2e18}, Author: "guard", Reason: "4 of 4", Time: 6}
+	breaker := policylog.Override{Override: policyfile.Override{Queue: "b", Category: "infra", Subcategory: "gpu", HeldUntil: 1e18}, Author: "eve", Reason: "down", Time: 7}
 	do(policylog.Edit{Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
-		return s.Base, []policylog.Override{kill, node}, nil
+		return s.Base, []policylog.Override{kill, node, breaker}, nil
 	}}, 4)
 	do(policylog.Edit{Make: putting("b", ", mode: Shadow")}, 5)
 
@@ -100,7 +101,7 @@ func TestStore(t *testing.T) {
 		}
 		body, _ := now.Set.Body(queue("b"))
 		plain, _ := now.Base.Body(queue("b"))
-		if body != `{"killed":true,"mode":"Shadow","name":"b"}` || plain != `{"mode":"Shadow","name":"b"}` || !slices.Equal(now.ActiveOverrides(), []policylog.Override{kill, node}) {
+		if body != `{"killed":true,"mode":"Shadow","name":"b"}` || plain != `{"mode":"Shadow","name":"b"}` || !slices.Equal(now.ActiveOverrides(), []policylog.Override{kill, node, breaker}) {
 			t.Errorf("with overrides %s, base %s, overrides %v", body, plain, now.ActiveOverrides())
 		}
 		if now.Since[queue("a")] != 3 || now.Since[queue("b")] != 5 {

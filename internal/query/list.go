@@ -72,7 +72,7 @@ func States(list string) (names []string) {
 
 // Codes are the names of the codes of decisions.
 func Codes() (names []string) {
-	for c := policy.RuleRetry; c <= policy.BudgetRefused; c++ {
+	for c := policy.RuleRetry; c <= policy.BreakerHeld; c++ {
 		names = append(names, c.String())
 	}
 	return names

@@ -80,9 +80,13 @@ func overridesOn(overrides []policylog.Override, queue string) (on []policylog.O
 	return on
 }
 
-// overridesOf returns the overrides that had to do with a decision: those on its queue, and those by which it avoids nodes.
+// overridesOf returns the overrides that had to do with a decision: those on its queue, breakers only if one
+// held it, and those by which it avoids nodes.
 func overridesOf(overrides []policylog.Override, d *chain.Decision) []policylog.Override {
 	on := overridesOn(overrides, d.Queue)
+	if d.Code != policy.BreakerHeld {
+		on = slices.DeleteFunc(on, func(b policylog.Override) bool { return b.Category != "" })
+	}
 	for _, b := range overrides {
 		if b.AvoidedUntil > d.Time && slices.Contains(d.AvoidNodes, b.Node) {
 			on = append(on, b)
@@ -103,7 +107,10 @@ func OverrideText(o policylog.Override) string {
 	if o.Queue != "" {
 		where = "of queue " + OneLine(o.Queue)
 	}
-	if !o.Kill {
+	switch {
+	case o.Category != "":
+		where, what = where+" after failures of category "+OneLine(o.Cause()), "held until "+seconds(o.HeldUntil)
+	case !o.Kill:
 		what = "paused until " + seconds(o.PausedUntil)
 	}
 	return fmt.Sprintf("Retries %s are %s, since %s, by %s: %s", where, what, seconds(o.Time), OneLine(o.Author), OneLine(o.Reason))

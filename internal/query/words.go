@@ -55,7 +55,7 @@ func (r RetryCount) String() string {
 func RetryCounts(d *audit.Decision, before uint32) (all []RetryCount) {
 	if d.LimitFrom != "" {
 		n := *d.RuleUsed
-		if d.RetryAfter != "" && n > 0 {
+		if d.RetryAfter != "" && d.Code != policy.BreakerHeld.String() && n > 0 {
 			n-- // a granted retry counts as one
 		}
 		all = append(all, RetryCount{Of: "rule", Before: n, After: *d.RuleUsed, Limit: *d.RuleLimit, From: "from the " + d.LimitFrom})

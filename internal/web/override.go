@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -30,6 +31,8 @@ func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 			what, until := "paused until ", b.PausedUntil
 			if b.AvoidedUntil != nil {
 				what, until = "avoided by retries until ", b.AvoidedUntil
+			} else if b.HeldUntil != nil {
+				what, until = "held after failures of category "+(&policyfile.Override{Category: b.Category, Subcategory: b.Subcategory}).Cause()+" until ", b.HeldUntil
 			} else if b.TrustedUntil != nil {
 				what, until = "trusted until ", b.TrustedUntil
 			}

@@ -1024,6 +1024,9 @@ type BrakeRequest struct {
 	Node          string                 `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"`                                      // in place of a queue: with one of
 	AvoidedUntil  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=avoided_until,json=avoidedUntil,proto3" json:"avoided_until,omitempty"` // retries of failures before then avoid it
 	TrustedUntil  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=trusted_until,json=trustedUntil,proto3" json:"trusted_until,omitempty"` // retries need not avoid it, and the guard leaves it alone until then
+	Category      string                 `protobuf:"bytes,12,opt,name=category,proto3" json:"category,omitempty"`                             // opens a breaker of this failure category, of a queue or of all, with held_until
+	Subcategory   string                 `protobuf:"bytes,13,opt,name=subcategory,proto3" json:"subcategory,omitempty"`                       // of the category; empty: any
+	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`          // retries of failures before then are held until then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1135,6 +1138,27 @@ func (x *BrakeRequest) GetTrustedUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *BrakeRequest) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *BrakeRequest) GetSubcategory() string {
+	if x != nil {
+		return x.Subcategory
+	}
+	return ""
+}
+
+func (x *BrakeRequest) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
+	}
+	return nil
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`            // this one; required unless all or everything is set
@@ -1144,6 +1168,8 @@ type ReleaseRequest struct {
 	All           bool                   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`     // the overrides of all queues at once
 	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
 	DryRun        bool                   `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Category      string                 `protobuf:"bytes,8,opt,name=category,proto3" json:"category,omitempty"`       // only the breaker of this failure category
+	Subcategory   string                 `protobuf:"bytes,9,opt,name=subcategory,proto3" json:"subcategory,omitempty"` // and of this subcategory; empty: the one of any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1225,6 +1251,20 @@ func (x *ReleaseRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *ReleaseRequest) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *ReleaseRequest) GetSubcategory() string {
+	if x != nil {
+		return x.Subcategory
+	}
+	return ""
 }
 
 type OrderRequest struct {
@@ -1474,6 +1514,9 @@ type BrakeState struct {
 	Node          string                 `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"` // empty: it is not about a node
 	AvoidedUntil  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=avoided_until,json=avoidedUntil,proto3" json:"avoided_until,omitempty"`
 	TrustedUntil  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=trusted_until,json=trustedUntil,proto3" json:"trusted_until,omitempty"`
+	Category      string                 `protobuf:"bytes,10,opt,name=category,proto3" json:"category,omitempty"`       // empty: it opens no breaker
+	Subcategory   string                 `protobuf:"bytes,11,opt,name=subcategory,proto3" json:"subcategory,omitempty"` // empty: any
+	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1567,6 +1610,27 @@ func (x *BrakeState) GetAvoidedUntil() *timestamppb.Timestamp {
 func (x *BrakeState) GetTrustedUntil() *timestamppb.Timestamp {
 	if x != nil {
 		return x.TrustedUntil
+	}
+	return nil
+}
+
+func (x *BrakeState) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *BrakeState) GetSubcategory() string {
+	if x != nil {
+		return x.Subcategory
+	}
+	return ""
+}
+
+func (x *BrakeState) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
 	}
 	return nil
 }
@@ -1933,7 +1997,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\x85\x03\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xfe\x03\n" +
 	"\fBrakeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12=\n" +
@@ -1947,7 +2011,11 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x04node\x18\t \x01(\tR\x04node\x12?\n" +
 	"\ravoided_until\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\favoidedUntil\x12?\n" +
-	"\rtrusted_until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\"\xbe\x01\n" +
+	"\rtrusted_until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\x12\x1a\n" +
+	"\bcategory\x18\f \x01(\tR\bcategory\x12 \n" +
+	"\vsubcategory\x18\r \x01(\tR\vsubcategory\x129\n" +
+	"\n" +
+	"held_until\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\"\xfc\x01\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1e\n" +
 	"\n" +
@@ -1958,7 +2026,9 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03all\x18\x05 \x01(\bR\x03all\x12\x14\n" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x17\n" +
-	"\adry_run\x18\a \x01(\bR\x06dryRun\"\xcb\x01\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\x12\x1a\n" +
+	"\bcategory\x18\b \x01(\tR\bcategory\x12 \n" +
+	"\vsubcategory\x18\t \x01(\tR\vsubcategory\"\xcb\x01\n" +
 	"\fOrderRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x14\n" +
@@ -1979,7 +2049,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\ajob_set\x18\x03 \x01(\tR\x06jobSet\x12\x15\n" +
 	"\x06run_id\x18\x04 \x01(\tR\x05runId\x12\x18\n" +
 	"\arefusal\x18\x05 \x01(\tR\arefusal\x12\x10\n" +
-	"\x03why\x18\x06 \x01(\tR\x03why\"\xeb\x02\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\xe4\x03\n" +
 	"\n" +
 	"BrakeState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
@@ -1990,7 +2060,12 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04node\x18\a \x01(\tR\x04node\x12?\n" +
 	"\ravoided_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\favoidedUntil\x12?\n" +
-	"\rtrusted_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\"\x0f\n" +
+	"\rtrusted_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\ftrustedUntil\x12\x1a\n" +
+	"\bcategory\x18\n" +
+	" \x01(\tR\bcategory\x12 \n" +
+	"\vsubcategory\x18\v \x01(\tR\vsubcategory\x129\n" +
+	"\n" +
+	"held_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\"\x0f\n" +
 	"\rStatusRequest\"\xf2\x01\n" +
 	"\x0eStatusResponse\x12\x1e\n" +
 	"\n" +
@@ -2086,46 +2161,48 @@ var file_internal_api_pb_policies_proto_depIdxs = []int32{
 	25, // 11: refloat.api.v1.BrakeRequest.paused_until:type_name -> google.protobuf.Timestamp
 	25, // 12: refloat.api.v1.BrakeRequest.avoided_until:type_name -> google.protobuf.Timestamp
 	25, // 13: refloat.api.v1.BrakeRequest.trusted_until:type_name -> google.protobuf.Timestamp
-	18, // 14: refloat.api.v1.OrderResponse.jobs:type_name -> refloat.api.v1.OrderedJob
-	25, // 15: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
-	25, // 16: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
-	25, // 17: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
-	25, // 18: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
-	22, // 19: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
-	19, // 20: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
-	23, // 21: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
-	25, // 22: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
-	25, // 23: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
-	25, // 24: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
-	1,  // 25: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
-	3,  // 26: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
-	4,  // 27: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
-	5,  // 28: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
-	6,  // 29: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
-	7,  // 30: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
-	10, // 31: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
-	13, // 32: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
-	14, // 33: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
-	15, // 34: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
-	16, // 35: refloat.api.v1.Policies.Order:input_type -> refloat.api.v1.OrderRequest
-	20, // 36: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
-	2,  // 37: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
-	0,  // 38: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
-	8,  // 39: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
-	8,  // 40: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
-	8,  // 41: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
-	8,  // 42: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
-	11, // 43: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
-	8,  // 44: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
-	8,  // 45: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
-	8,  // 46: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
-	17, // 47: refloat.api.v1.Policies.Order:output_type -> refloat.api.v1.OrderResponse
-	21, // 48: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
-	37, // [37:49] is the sub-list for method output_type
-	25, // [25:37] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	25, // 14: refloat.api.v1.BrakeRequest.held_until:type_name -> google.protobuf.Timestamp
+	18, // 15: refloat.api.v1.OrderResponse.jobs:type_name -> refloat.api.v1.OrderedJob
+	25, // 16: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
+	25, // 17: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
+	25, // 18: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
+	25, // 19: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
+	25, // 20: refloat.api.v1.BrakeState.held_until:type_name -> google.protobuf.Timestamp
+	22, // 21: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
+	19, // 22: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
+	23, // 23: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
+	25, // 24: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
+	25, // 25: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
+	25, // 26: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
+	1,  // 27: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
+	3,  // 28: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
+	4,  // 29: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
+	5,  // 30: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
+	6,  // 31: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
+	7,  // 32: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
+	10, // 33: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
+	13, // 34: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
+	14, // 35: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
+	15, // 36: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
+	16, // 37: refloat.api.v1.Policies.Order:input_type -> refloat.api.v1.OrderRequest
+	20, // 38: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
+	2,  // 39: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
+	0,  // 40: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
+	8,  // 41: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
+	8,  // 42: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
+	8,  // 43: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
+	8,  // 44: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
+	11, // 45: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
+	8,  // 46: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
+	8,  // 47: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
+	8,  // 48: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
+	17, // 49: refloat.api.v1.Policies.Order:output_type -> refloat.api.v1.OrderResponse
+	21, // 50: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
+	39, // [39:51] is the sub-list for method output_type
+	27, // [27:39] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_policies_proto_init() }

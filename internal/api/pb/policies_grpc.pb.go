@@ -63,7 +63,8 @@ type PoliciesClient interface {
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
 	// RollBack makes a resource, or all of them, what a generation held.
 	RollBack(ctx context.Context, in *RollBackRequest, opts ...grpc.CallOption) (*Change, error)
-	// Brake sets an override: it kills or pauses the retries of a queue, or of all, or has all retries avoid a node.
+	// Brake sets an override: it kills or pauses the retries of a queue, or of all, has all retries avoid a node, or opens
+	// a breaker, which holds the retries of one failure category.
 	Brake(ctx context.Context, in *BrakeRequest, opts ...grpc.CallOption) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*Change, error)
@@ -230,7 +231,8 @@ type PoliciesServer interface {
 	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
 	// RollBack makes a resource, or all of them, what a generation held.
 	RollBack(context.Context, *RollBackRequest) (*Change, error)
-	// Brake sets an override: it kills or pauses the retries of a queue, or of all, or has all retries avoid a node.
+	// Brake sets an override: it kills or pauses the retries of a queue, or of all, has all retries avoid a node, or opens
+	// a breaker, which holds the retries of one failure category.
 	Brake(context.Context, *BrakeRequest) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(context.Context, *ReleaseRequest) (*Change, error)

@@ -99,6 +99,9 @@ func together(s, properties map[string]any, t reflect.Type) {
 		if nodes, ok := properties["avoidNodes"].(map[string]any); ok {
 			nodes["maxItems"] = policy.MaxAvoidNodes
 		}
+		if breakers, ok := properties["openBreakers"].(map[string]any); ok {
+			breakers["maxItems"] = policy.MaxOpenBreakers
+		}
 	case reflect.TypeFor[flatFile]():
 		rulesAtMost(properties)
 	case reflect.TypeFor[ruleSpec]():

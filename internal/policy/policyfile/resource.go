@@ -238,7 +238,7 @@ func (s *Set) Detached(name string) *Set {
 }
 
 // Override is an operator's override: it kills retries of a queue or of all queues, delays them until a time
-// (semantics.md 5 and 6), or has them avoid a node (7). One that trusts a node changes no decision: it keeps the guard
+// (semantics.md 5 and 6), has them avoid a node (7), or opens a breaker that holds those of one cause (15). One that trusts a node changes no decision: it keeps the guard
 // from having retries avoid it.
 type Override struct {
 	Queue        string // "": all queues, or Node is set
@@ -247,12 +247,23 @@ type Override struct {
 	Node         string // "": the override is not about a node
 	AvoidedUntil int64  // Unix nanoseconds, whole milliseconds; 0: Node is not avoided
 	TrustedUntil int64  // likewise
+	Category     string // "": the override opens no breaker
+	Subcategory  string // "": any
+	HeldUntil    int64  // Unix nanoseconds, whole milliseconds: when the breaker ends
 }
 
 // Over says whether the override has ended by a time, in Unix nanoseconds.
 func (o *Override) Over(now int64) bool {
-	until := max(o.PausedUntil, o.AvoidedUntil, o.TrustedUntil)
+	until := max(o.PausedUntil, o.AvoidedUntil, o.TrustedUntil, o.HeldUntil)
 	return !o.Kill && until <= now
+}
+
+// Cause names the category of the breaker that the override opens, and its subcategory if it has one.
+func (o *Override) Cause() string { return strings.TrimSuffix(o.Category+"/"+o.Subcategory, "/") }
+
+// SameBreaker says whether both open a breaker of the same cause.
+func (o *Override) SameBreaker(other *Override) bool {
+	return o.Category != "" && o.Category == other.Category && o.Subcategory == other.Subcategory && o.Queue == other.Queue
 }
 
 // WithOverrides returns the set with overrides applied. They only add to the set's own settings: they kill and delay, and
@@ -268,6 +279,12 @@ func (s *Set) WithOverrides(overrides ...Override) (*Set, error) {
 		}
 		if b.Node != "" {
 			if err := c.settings.avoid(b.Node, b.AvoidedUntil); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if b.Category != "" {
+			if err := c.settings.open(&b); err != nil {
 				return nil, err
 			}
 			continue
@@ -312,6 +329,31 @@ func (s *settingsSpec) avoid(node string, until int64) error {
 	}
 	if s.AvoidNodes = append(s.AvoidNodes, one); len(s.AvoidNodes) > policy.MaxAvoidNodes {
 		return fmt.Errorf("more than %d nodes would be avoided", policy.MaxAvoidNodes)
+	}
+	return nil
+}
+
+// open opens a breaker until a time. It copies the list, which is shared.
+func (s *settingsSpec) open(o *Override) error {
+	one := openBreaker{Until: (*instant)(&o.HeldUntil)}
+	for _, part := range []struct {
+		name, text string
+		to         leaf
+	}{{"category", o.Category, &one.Category}, {"subcategory", o.Subcategory, &one.Subcategory}, {"queue", o.Queue, &one.Queue}} {
+		if part.text == "" {
+			continue
+		}
+		if f := part.to.parse(part.text); f != (fault{}) {
+			return fmt.Errorf("%s %s: %s; %s", part.name, shown(part.text), f.message, f.fix)
+		}
+	}
+	s.OpenBreakers = slices.Clone(s.OpenBreakers)
+	if at := slices.IndexFunc(s.OpenBreakers, func(b openBreaker) bool { return b.cause() == one.cause() }); at >= 0 {
+		s.OpenBreakers[at].Until = later(s.OpenBreakers[at].Until, one.Until)
+		return nil
+	}
+	if s.OpenBreakers = append(s.OpenBreakers, one); len(s.OpenBreakers) > policy.MaxOpenBreakers {
+		return fmt.Errorf("more than %d breakers would be open", policy.MaxOpenBreakers)
 	}
 	return nil
 }

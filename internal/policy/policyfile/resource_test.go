@@ -226,6 +226,9 @@ func drawOverride(r *rapid.T) Override {
 	if rapid.Bool().Draw(r, "node") {
 		return Override{Node: rapid.SampledFrom([]string{"n1", "n3"}).Draw(r, "name"), AvoidedUntil: until, TrustedUntil: 1e18 - until}
 	}
+	if queue := rapid.SampledFrom([]string{"", "q"}).Draw(r, "of"); rapid.Bool().Draw(r, "breaker") {
+		return Override{Queue: queue, Category: "infra", Subcategory: rapid.SampledFrom([]string{"", "gpu"}).Draw(r, "subcategory"), HeldUntil: until}
+	}
 	return Override{Queue: rapid.SampledFrom([]string{"", "q", "new"}).Draw(r, "queue"), Kill: rapid.Bool().Draw(r, "kill"), PausedUntil: until}
 }
 
@@ -300,6 +303,71 @@ func TestAvoidNodes(t *testing.T) {
 		"[" + strings.Repeat("{name: a, until: 2026-12-01T06:00:00Z},", policy.MaxAvoidNodes+1) + "]": codeTooMuch,
 	} {
 		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {avoidNodes: " + text + "}}")}})
+		if problems := Problems(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
+			t.Errorf("%.80s: %.200v, want %s", text, err, code)
+		}
+	}
+}
+
+// TestOpenBreakers: an override opens a breaker beside those of the settings, of which the later time counts.
+func TestOpenBreakers(t *testing.T) {
+	t.Parallel()
+	const earlier, later = 1700000000000000000, 1796104800000000000
+	s := parseOne(t, "{kind: RetrySettings, spec: {openBreakers: [{category: infra, queue: q, until: 2026-12-01T06:00:00Z}, {category: infra, subcategory: gpu, until: 2023-11-14T22:13:20Z}]}}")
+	held := func(s *Set, queue, category, subcategory string, at int64) int64 {
+		until, ok := s.HeldUntil(&policy.Failure{Queue: queue, Category: category, Subcategory: subcategory, Time: at})
+		if ok != (until != 0) {
+			t.Errorf("held %t until %d", ok, until)
+		}
+		return until
+	}
+	for _, c := range []struct {
+		queue, category, subcategory string
+		at, want                     int64
+	}{
+		{"q", "infra", "net", 0, later}, {"q", "infra", "gpu", 0, later}, {"q", "infra", "net", later, 0}, {"q", "app", "", 0, 0},
+		{"p", "infra", "net", 0, 0}, {"p", "infra", "gpu", 0, earlier}, {"p", "infra", "gpu", earlier, 0}, {"q", "", "", 0, 0},
+	} {
+		if got := held(s, c.queue, c.category, c.subcategory, c.at); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+	with, err := s.WithOverrides(
+		Override{Category: "infra", Queue: "q", HeldUntil: earlier}, Override{Category: "infra", Subcategory: "gpu", HeldUntil: later}, Override{Category: "app", HeldUntil: later},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held(with, "p", "infra", "gpu", 0) != later || held(with, "q", "infra", "", 0) != later || held(with, "p", "app", "", 0) != later {
+		t.Errorf("with overrides: %s", with.Canonical())
+	}
+	if again, err := ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
+		t.Errorf("%v of %s", err, with.Canonical())
+	}
+	if held(s, "p", "infra", "gpu", 0) != earlier {
+		t.Error("the set without overrides has changed")
+	}
+	for _, bad := range []Override{{Category: "a\x00b", HeldUntil: later}, {Category: "a", Subcategory: "\x01", HeldUntil: later}, {Category: "a", Queue: "a b", HeldUntil: later}} {
+		if _, err := s.WithOverrides(bad); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+	var many []Override
+	for i := range policy.MaxOpenBreakers - 1 {
+		many = append(many, Override{Category: fmt.Sprint(i), HeldUntil: later})
+	}
+	if _, err := s.WithOverrides(many...); err == nil {
+		t.Errorf("%d breakers", policy.MaxOpenBreakers+1)
+	}
+	if _, err := s.WithOverrides(many[1:]...); err != nil {
+		t.Errorf("%d breakers: %v", policy.MaxOpenBreakers, err)
+	}
+	for text, code := range map[string]string{
+		"[{category: a, until: 2026-12-01T06:00:00Z}, {category: a, until: 2027-12-01T06:00:00Z}]": codeDuplicateName,
+		"[{category: a}]": codeRequired, "[{until: 2026-12-01T06:00:00Z}]": codeRequired, "[{category: a, queue: a b, until: 2026-12-01T06:00:00Z}]": codeBadName,
+		"[" + strings.Repeat("{category: a, until: 2026-12-01T06:00:00Z},", policy.MaxOpenBreakers+1) + "]": codeTooMuch,
+	} {
+		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {openBreakers: " + text + "}}")}})
 		if problems := Problems(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
 			t.Errorf("%.80s: %.200v, want %s", text, err, code)
 		}

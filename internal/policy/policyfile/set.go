@@ -104,6 +104,12 @@ func (g *settingsSpec) definition() *policy.Settings {
 	for i := range g.AvoidNodes {
 		s.AvoidNodes = append(s.AvoidNodes, policy.AvoidedNode{Name: string(g.AvoidNodes[i].Name), Until: int64(*g.AvoidNodes[i].Until)})
 	}
+	for i := range g.OpenBreakers {
+		b := &g.OpenBreakers[i]
+		s.OpenBreakers = append(s.OpenBreakers, policy.Breaker{
+			Category: string(b.Category), Subcategory: string(b.Subcategory), Queue: string(b.Queue), Until: int64(*b.Until),
+		})
+	}
 	return &s
 }
 

@@ -106,6 +106,7 @@ type settingsSpec struct {
 	PausedUntil       *instant    `file:"pausedUntil"`
 	JobsMaySelect     *bool       `file:"jobsMaySelect"`
 	AvoidNodes        nodeList    `file:"avoidNodes"`
+	OpenBreakers      breakerList `file:"openBreakers"`
 	Protection        *protection `file:"protection"`
 }
 
@@ -157,6 +158,26 @@ type nodeList []avoidedNode
 type avoidedNode struct {
 	Name  nodeName `file:"name" must:"required"`
 	Until *instant `file:"until" must:"required"`
+}
+
+// breakerList is sorted by cause in a Set.
+type breakerList []openBreaker
+
+type openBreaker struct {
+	Category    label     `file:"category" must:"required"`
+	Subcategory label     `file:"subcategory"`
+	Queue       queueName `file:"queue"`
+	Until       *instant  `file:"until" must:"required"`
+}
+
+// cause is what a breaker holds. A list has each once.
+func (b *openBreaker) cause() [3]string {
+	return [3]string{string(b.Category), string(b.Subcategory), string(b.Queue)}
+}
+
+func (b *openBreaker) before(other *openBreaker) int {
+	x, y := b.cause(), other.cause()
+	return slices.Compare(x[:], y[:])
 }
 
 // A checker validates the constraints between its fields.
@@ -239,12 +260,27 @@ func (s *settingsSpec) check(i *inspection) {
 		}
 		first[name] = n
 	}
+	if n := len(s.OpenBreakers); n > policy.MaxOpenBreakers {
+		i.fault("openBreakers", fault{codeTooMuch, fmt.Sprintf("%d breakers, at most %d", n, policy.MaxOpenBreakers), "remove those whose time is over"})
+	}
+	causes := make(map[[3]string]int, len(s.OpenBreakers))
+	for n := range s.OpenBreakers {
+		cause := s.OpenBreakers[n].cause()
+		if earlier, dup := causes[cause]; dup {
+			i.fault(fmt.Sprintf("openBreakers[%d].category", n), fault{
+				codeDuplicateName, fmt.Sprintf("duplicate breaker of %s (first: openBreakers[%d])", shown(cause[0]), earlier), "keep one of them",
+			})
+			continue
+		}
+		causes[cause] = n
+	}
 }
 
 // settle normalises settings, so that equal ones have the same form.
 func (s *settingsSpec) settle() {
 	s.DefaultBackoff.settle()
 	s.AvoidNodes = unset(slices.SortedFunc(slices.Values(s.AvoidNodes), func(a, b avoidedNode) int { return cmp.Compare(a.Name, b.Name) }))
+	s.OpenBreakers = unset(slices.SortedFunc(slices.Values(s.OpenBreakers), func(a, b openBreaker) int { return a.before(&b) }))
 }
 
 // isUnset says whether no field is set.

@@ -17,7 +17,7 @@ const (
 // decide decides a failure (§3) and completes its record.
 func (m *Model) decide(r *run, rec Record) Record {
 	j := r.job
-	v := m.budgeted(r, m.verdict(r))
+	v := m.budgeted(r, m.held(r, m.verdict(r)))
 	j.count(r, v)
 	rec = m.describe(r, v, rec)
 	if !v.retry {
@@ -99,6 +99,8 @@ type verdict struct {
 	granted   bool      // a retry that counts
 	ignored   bool      // a retry by Ignore
 	failUnit  string    // the reason, by the action FailUnit (semantics.md 12.2)
+	heldUntil int64     // by a breaker; 0: not
+	nth       int       // of a held retry
 	asked     *asked    // of the budgets; nil: they were not
 	absorbed  bool      // of a member that was told to stop, or whose group has ended (semantics.md 12.4.1 and 12.4.2): R28
 

@@ -44,6 +44,9 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 	if rec.RetryAfter != after(t, long) {
 		m.Seen["paused"]++
 	}
+	if v.heldUntil != 0 {
+		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, v.heldUntil), max(r.readyAfter, v.heldUntil)
+	}
 	if v.asked != nil {
 		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, v.asked.from), max(r.readyAfter, v.asked.from)
 	}
@@ -98,6 +101,9 @@ func (m *Model) paused(queue string, t, retryAfter int64) int64 {
 // nth is n (§6): "this rule's granted retries including this one (for Ignore,
 // its ignored ones)". The decision is among those of the job already.
 func (m *Model) nth(j *job, v verdict) int {
+	if v.heldUntil != 0 {
+		return v.nth
+	}
 	if v.ignored {
 		return j.ignoredBy(v.identity)
 	}

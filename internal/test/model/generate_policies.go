@@ -79,6 +79,7 @@ func (g *generator) settings(names []string) *Settings {
 		s.PausedUntil = g.pause()
 	}
 	s.AvoidNodes = g.later.avoidNodes()
+	s.OpenBreakers = g.later.breakers()
 	return s
 }
 

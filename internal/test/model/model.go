@@ -123,6 +123,9 @@ const SuccessorsVersion = 4
 // BudgetsVersion is the version in which there are retry budgets (semantics.md 14).
 const BudgetsVersion = 5
 
+// BreakersVersion is the version in which open breakers hold retries (semantics.md 15).
+const BreakersVersion = 5
+
 // OrdersVersion is the version in which operators order what becomes of a job (semantics.md 16).
 const OrdersVersion = 5
 

@@ -26,6 +26,7 @@ type Settings struct {
 	PausedUntil        int64  // Unix nanoseconds; 0: not stated
 	JobsMaySelect      *bool
 	AvoidNodes         []AvoidedNode
+	OpenBreakers       []OpenBreaker
 }
 
 // AvoidedNode is an entry of avoidNodes.

@@ -35,7 +35,7 @@ const (
 	GroupEnded     Kind = "GroupEnded"
 )
 
-// The codes of decisions (§11, and semantics.md 12.4). GangRetry to UnitLimit need version 3, BudgetRefused version 5.
+// The codes of decisions (§11, and semantics.md 12.4). GangRetry to UnitLimit need version 3, BudgetRefused and BreakerHeld version 5.
 const (
 	RuleRetry     = "RuleRetry"
 	RuleIgnore    = "RuleIgnore"
@@ -56,6 +56,7 @@ const (
 	GroupIsOver   = "GroupEnded"
 	UnitLimit     = "UnitLimit"
 	BudgetRefused = "BudgetRefused"
+	BreakerHeld   = "BreakerHeld"
 )
 
 // The reasons of NotDecided (§1), in order of precedence.

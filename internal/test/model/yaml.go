@@ -268,5 +268,12 @@ func (s Settings) yaml() string {
 		}
 		f.add("avoidNodes", "["+strings.Join(nodes, ", ")+"]")
 	}
+	if len(s.OpenBreakers) > 0 {
+		var breakers []string
+		for _, b := range s.OpenBreakers {
+			breakers = append(breakers, b.yaml())
+		}
+		f.add("openBreakers", "["+strings.Join(breakers, ", ")+"]")
+	}
 	return "kind: RetrySettings\nspec: " + f.String() + "\n"
 }
