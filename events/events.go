@@ -141,6 +141,7 @@ type Order struct {
 	ID             string // of the order: it is the same if the order is repeated
 	Action         uint32 // policy.OrderAction
 	Author, Reason string
+	NotBefore      int64 // of a start: Unix nanoseconds
 }
 
 // Annotations of Armada's jobs.

@@ -168,6 +168,8 @@ func jobOrder(b string, ev *Event) error {
 			err = verified(&ev.Order.Author, f.data)
 		case 6<<3 | wireBytes:
 			err = verified(&ev.Order.Reason, f.data)
+		case 7<<3 | wireVarint:
+			ev.Order.NotBefore = int64(f.v)
 		}
 		if err != nil {
 			return err

@@ -249,6 +249,7 @@ func summary(s *Sequence, err error) string {
 			add("action", o.Action)
 			add("author", o.Author)
 			add("reason", o.Reason)
+			add("notBefore", o.NotBefore)
 		}
 		if e := ev.Error; e != nil {
 			fmt.Fprintf(&b, " reason=%d", e.Reason)

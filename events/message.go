@@ -171,7 +171,7 @@ func runFromProto(m *pb.Event, ev *Event) {
 	case *pb.Event_JobOrder:
 		o := e.JobOrder
 		ev.Kind, ev.JobID, ev.RunID = JobOrder, o.JobId, o.RunId
-		ev.Order = &Order{ID: o.OrderId, Action: o.Action, Author: o.Author, Reason: o.Reason}
+		ev.Order = &Order{ID: o.OrderId, Action: o.Action, Author: o.Author, Reason: o.Reason, NotBefore: o.NotBefore}
 	}
 }
 

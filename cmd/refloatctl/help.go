@@ -14,7 +14,7 @@ import (
 var commandGroups = []struct{ title, commands string }{
 	{"Look at jobs and decisions:", "get search explain top tail export"},
 	{"Write and test policies:", "init fmt lint eval test diff whatif shadow simulate convert schema explain-field"},
-	{"Change what is in force:", "apply delete history rollback kill pause resume open close avoid trust retry give-up"},
+	{"Change what is in force:", "apply delete history rollback kill pause resume open close avoid trust retry give-up start"},
 	{"Run and check a deployment:", "up doctor topics cutover verify jobdb login logout"},
 	{"Copy histories:", "archive record import feed replay"},
 }

@@ -97,7 +97,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newSearch(), newTop(), newExport(), newTail(), newLint(), newJobDB(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
-		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume(), newOpen(), newClose(), newAvoid(), newTrust(), newRetry(), newGiveUp(), newLogin(), newLogout())
+		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume(), newOpen(), newClose(), newAvoid(), newTrust(), newRetry(), newGiveUp(), newStart(), newLogin(), newLogout())
 	root.AddCommand(newPolicyTools()...)
 	root.AddCommand(newConnectionTopic())
 	sortIntoGroups(root)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
@@ -24,15 +26,17 @@ type orderFlags struct {
 	dry                                              bool
 }
 
-// ordering makes a command that orders what becomes of jobs.
-func ordering(action policy.OrderAction, cmd *cobra.Command) *cobra.Command {
+// ordering makes a command that orders what becomes of jobs; over is of a start, and else nil.
+func ordering(action policy.OrderAction, over *time.Duration, cmd *cobra.Command) *cobra.Command {
 	var f orderFlags
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := f.ask(cmd, args)
 		if err != nil {
 			return usageError{err}
 		}
-		r.Action = action.String()
+		if r.Action = action.String(); over != nil && *over != 0 {
+			r.Over = durationpb.New(*over)
+		}
 		return f.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
 			answer, err := p.Order(ctx, r)
 			if err != nil {
@@ -159,7 +163,7 @@ func showOrder(w io.Writer, output string, r *pb.OrderResponse, dry bool) error 
 }
 
 func newRetry() *cobra.Command {
-	return ordering(policy.OrderRetry, &cobra.Command{
+	return ordering(policy.OrderRetry, nil, &cobra.Command{
 		Use:   "retry (JOB... | -f FILE | --queue QUEUE --job-set SET) --reason TEXT",
 		Short: "Run jobs once more that failed for good",
 		Long: `Have jobs run once more whose last run failed for good, by your own decision: it counts
@@ -172,8 +176,25 @@ one that was cancelled, or that Armada no longer has, refuses it.`,
 	})
 }
 
+func newStart() *cobra.Command {
+	var over time.Duration
+	cmd := ordering(policy.OrderStart, &over, &cobra.Command{
+		Use:   "start (JOB... | -f FILE | --queue QUEUE --job-set SET) --reason TEXT",
+		Short: "Start retries now that wait",
+		Long: `Have jobs that wait for a retry start now, by your own decision: what a breaker held, or
+a backoff or a retry budget delays. A pause of retries still holds, and so does a pod of the
+old run that may be alive. With --over, they start one after the other within that time. The
+answer is in the decision log, with you and the reason.`,
+		Example: `  refloatctl start 01h2xcejqtf2nbrexx3vqjhp41 --reason "the registry is back?"
+  refloatctl get decisions --code BreakerHeld --since 1h -o json | jq -r .jobId | sort -u |
+    refloatctl start -f - --max 1000 --over 2m --reason "the registry is back"`,
+	})
+	cmd.Flags().DurationVar(&over, "over", 0, "start them one after the other within this time (at most 1h)")
+	return cmd
+}
+
 func newGiveUp() *cobra.Command {
-	return ordering(policy.OrderGiveUp, &cobra.Command{
+	return ordering(policy.OrderGiveUp, nil, &cobra.Command{
 		Use:   "give-up (JOB... | -f FILE | --queue QUEUE --job-set SET) --reason TEXT",
 		Short: "Do not run jobs again that wait for a retry",
 		Long: `Give up jobs that wait for a retry, by your own decision: they are cancelled. A run

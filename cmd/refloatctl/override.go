@@ -177,7 +177,8 @@ func newOpen() *cobra.Command {
 queue or in all, until a given time. A held retry counts against no limit of its job and no
 retry budget: use it while something is down that jobs are not to blame for, for example a
 registry. Members of gangs and groups are not held. ` + "`close breaker`" + ` ends it earlier, for failures
-decided after that; ` + "`get breakers`" + ` lists what is open.`,
+decided after that; ` + "`start`" + ` starts what is held, and ` + "`get breakers`" + ` lists what is
+open.`,
 		Example: `  refloatctl open breaker --category image-pull --all --for 30m --reason "registry is down, INC-1234"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			until, err := f.end(time.Now())
@@ -209,7 +210,7 @@ func newClose() *cobra.Command {
 		Short: "End `open breaker`",
 		Long: `Close the breaker of one category, of one queue or of all, so that failures decided from now
 on are retried as policies say. Give --subcategory if it was opened with one. Retries that
-are held already keep their time.`,
+are held already keep their time, until ` + "`start`" + ` starts them.`,
 		Example: `  refloatctl close breaker --category image-pull --all --reason "registry is back"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.hasCategory(), f.check()); err != nil {

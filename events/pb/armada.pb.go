@@ -3310,9 +3310,10 @@ type JobOrder struct {
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId" json:"job_id,omitempty"`
 	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId" json:"run_id,omitempty"`
 	OrderId       string                 `protobuf:"bytes,3,opt,name=order_id,json=orderId" json:"order_id,omitempty"`
-	Action        uint32                 `protobuf:"varint,4,opt,name=action" json:"action,omitempty"` // policy.OrderAction: 1 retry, 2 give up
+	Action        uint32                 `protobuf:"varint,4,opt,name=action" json:"action,omitempty"` // policy.OrderAction: 1 retry, 2 give up, 3 start
 	Author        string                 `protobuf:"bytes,5,opt,name=author" json:"author,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason" json:"reason,omitempty"`
+	NotBefore     int64                  `protobuf:"varint,7,opt,name=not_before,json=notBefore" json:"not_before,omitempty"` // of a start: Unix nanoseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3387,6 +3388,13 @@ func (x *JobOrder) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *JobOrder) GetNotBefore() int64 {
+	if x != nil {
+		return x.NotBefore
+	}
+	return 0
 }
 
 var File_events_pb_armada_proto protoreflect.FileDescriptor
@@ -3614,14 +3622,16 @@ const file_events_pb_armada_proto_rawDesc = "" +
 	"\x05stage\x18\x04 \x01(\rR\x05stage\"N\n" +
 	"\x10JobRunTerminated\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
-	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\"\xbe\x01\n" +
+	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\"\xdd\x01\n" +
 	"\bJobOrder\x12\x1c\n" +
 	"\x06job_id\x18\x01 \x01(\tB\x05\xaa\x01\x02 \x02R\x05jobId\x12\x1c\n" +
 	"\x06run_id\x18\x02 \x01(\tB\x05\xaa\x01\x02 \x02R\x05runId\x12 \n" +
 	"\border_id\x18\x03 \x01(\tB\x05\xaa\x01\x02 \x02R\aorderId\x12\x16\n" +
 	"\x06action\x18\x04 \x01(\rR\x06action\x12\x1d\n" +
 	"\x06author\x18\x05 \x01(\tB\x05\xaa\x01\x02 \x02R\x06author\x12\x1d\n" +
-	"\x06reason\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x06reason*0\n" +
+	"\x06reason\x18\x06 \x01(\tB\x05\xaa\x01\x02 \x02R\x06reason\x12\x1d\n" +
+	"\n" +
+	"not_before\x18\a \x01(\x03R\tnotBefore*0\n" +
 	"\bJobState\x12\n" +
 	"\n" +
 	"\x06QUEUED\x10\x00\x12\v\n" +

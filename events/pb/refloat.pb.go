@@ -2406,7 +2406,7 @@ type OrderAnswered struct {
 	Refusal    uint32                 `protobuf:"varint,11,opt,name=refusal" json:"refusal,omitempty"` // policy.Refusal; 0: it is carried out
 	Generation uint64                 `protobuf:"varint,12,opt,name=generation" json:"generation,omitempty"`
 	PolicySet  []byte                 `protobuf:"bytes,13,opt,name=policy_set,json=policySet" json:"policy_set,omitempty"` // digest, 32 bytes
-	// Of a retry that is carried out.
+	// Of a retry that is carried out, and the times of one that is started.
 	RetryAfter    int64    `protobuf:"varint,14,opt,name=retry_after,json=retryAfter" json:"retry_after,omitempty"` // Unix nanoseconds
 	ReadyEarly    int64    `protobuf:"varint,15,opt,name=ready_early,json=readyEarly" json:"ready_early,omitempty"` // nanoseconds by which retry_after is earlier once the old run is known to be gone
 	PodName       string   `protobuf:"bytes,16,opt,name=pod_name,json=podName" json:"pod_name,omitempty"`           // the next run's

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,6 +17,8 @@ import (
 const (
 	// MaxOrdered is the number of jobs that one order may be about.
 	MaxOrdered = 1000
+	// MaxOver is within how long the retries of an order are started at most.
+	MaxOver = time.Hour
 	// maxOrderText is the length of the reason and the request id of an order, in bytes.
 	maxOrderText = 1000
 )
@@ -53,7 +56,11 @@ func checkOrder(r *pb.OrderRequest) error {
 	set := r.Queue != "" || r.JobSet != ""
 	switch {
 	case !ok:
-		return status.Errorf(codes.InvalidArgument, "action: %.40q: want Retry or GiveUp", r.Action)
+		return status.Errorf(codes.InvalidArgument, "action: %.40q: want Retry, GiveUp or Start", r.Action)
+	case r.Over != nil && r.Action != policy.OrderStart.String():
+		return status.Error(codes.InvalidArgument, "over: only for the action Start")
+	case r.Over != nil && (!r.Over.IsValid() || r.Over.AsDuration() < 0 || r.Over.AsDuration() > MaxOver):
+		return status.Errorf(codes.InvalidArgument, "over: want a duration from 0 to %v", MaxOver)
 	case set == (len(r.Jobs) > 0):
 		return status.Error(codes.InvalidArgument, "jobs: give either job ids, or a queue and a job set")
 	case set && (r.Queue == "" || r.JobSet == ""):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -60,11 +61,14 @@ func (n *node) orders(source *query.Source) func(context.Context, *apipb.OrderRe
 				batches[key] = &pb.EventSequence{Queue: key.queue, JobSetName: key.set, UserId: author}
 				order = append(order, key)
 			}
-			at := n.Now()
+			at, notBefore := n.Now(), int64(0)
+			if r.Over != nil {
+				notBefore = at.Add(time.Duration(float64(r.Over.AsDuration()) * float64(i) / float64(len(jobs)))).UnixNano()
+			}
 			batches[key].Events = append(batches[key].Events, &pb.Event{
 				Created: &pb.Timestamp{Seconds: at.Unix(), Nanos: int32(at.Nanosecond())},
 				Event: &pb.Event_JobOrder{JobOrder: &pb.JobOrder{
-					JobId: j.JobID, RunId: shown.RunId, OrderId: r.RequestId, Action: uint32(action), Author: author, Reason: r.Reason,
+					JobId: j.JobID, RunId: shown.RunId, OrderId: r.RequestId, Action: uint32(action), Author: author, Reason: r.Reason, NotBefore: notBefore,
 				}},
 			})
 		}

@@ -108,7 +108,7 @@ type Other struct {
 	Index        *uint32  `json:"index,omitempty"`
 	Generation   *uint32  `json:"generation,omitempty"` // of the unit, after the record
 	State        string   `json:"state,omitempty"`      // of UnitEnded and GroupEnded
-	Action       string   `json:"action,omitempty"`     // of UnitEnded, and of OrderAnswered: Retry or GiveUp
+	Action       string   `json:"action,omitempty"`     // of UnitEnded, and of OrderAnswered: Retry, GiveUp or Start
 	Rule         string   `json:"rule,omitempty"`
 	RestartsUsed *uint32  `json:"restartsUsed,omitempty"`
 	MaxRestarts  *uint32  `json:"maxRestarts,omitempty"`

@@ -19,7 +19,7 @@ func orderOther(partition int, r *chain.OrderAnswered) Other {
 	if r.Refusal != policy.NotRefused {
 		out.Refusal = r.Refusal.String()
 	}
-	if r.Retries() {
+	if r.Retries() || r.Action == policy.OrderStart && r.Refusal == policy.NotRefused {
 		out.RetryAfter = timeOf(r.RetryAfter)
 	}
 	return out
@@ -28,8 +28,12 @@ func orderOther(partition int, r *chain.OrderAnswered) Other {
 // describeOrder tells of an order and what became of it.
 func describeOrder(r *chain.OrderAnswered) string {
 	what := "to retry"
-	if r.Action == policy.OrderGiveUp {
+	switch r.Action {
+	case policy.OrderGiveUp:
 		what = "to give up"
+	case policy.OrderStart:
+		what = "to start the retry of"
+	case policy.OrderRetry, policy.UnknownOrder:
 	}
 	s := fmt.Sprintf("OrderAnswered: %s ordered %s job %s after run %s", r.Author, what, r.JobID, r.RunID)
 	if r.Reason != "" {

@@ -133,7 +133,7 @@ var record = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) chain.Record {
 		r := &chain.OrderAnswered{
 			Position: position.Draw(t, "position"), Queue: text.Draw(t, "queue"), JobSet: text.Draw(t, "set"), JobID: text.Draw(t, "job"), RunID: text.Draw(t, "run"),
-			OrderID: text.Draw(t, "order"), Action: draw(t, "action", policy.OrderGiveUp), Author: text.Draw(t, "author"), Reason: text.Draw(t, "reason"),
+			OrderID: text.Draw(t, "order"), Action: draw(t, "action", policy.OrderStart), Author: text.Draw(t, "author"), Reason: text.Draw(t, "reason"),
 			Time: nanos.Draw(t, "time"), Refusal: draw(t, "refusal", policy.RefusedKill), Generation: number.Draw(t, "generation"),
 			RetryAfter: nanos.Draw(t, "after"), PodName: text.Draw(t, "pod"), AvoidNodes: texts.Draw(t, "avoid"), NodesLeftOut: small.Draw(t, "left out"),
 		}

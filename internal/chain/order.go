@@ -20,7 +20,7 @@ type OrderAnswered struct {
 	Generation    uint64
 	PolicySet     [32]byte
 
-	// Of a retry that is carried out. Times are Unix nanoseconds.
+	// Of a retry that is carried out, and the times of one that is started. Times are Unix nanoseconds.
 	RetryAfter   int64
 	ReadyAfter   int64 // RetryAfter once the old run is known to be gone
 	PodName      string

@@ -10,19 +10,26 @@ import (
 )
 
 // Answer implements projection.Questions. An ordered retry counts against no limit. It starts when the old run's pod is
-// certainly gone, and not before the end of a pause.
+// certainly gone, and not before the end of a pause. One that is started does so then, or when it would have anyway.
 func (p policies) Answer(o *projection.Order) (projection.OrderAnswer, error) {
 	a, set, action := o.Answer, p.Rules.Set, policy.OrderAction(o.Action)
 	if a.Refusal == policy.NotRefused {
 		a.Refusal = set.RefusesOrder(o.Job.Queue, action)
 	}
-	if a.Refusal != policy.NotRefused || action != policy.OrderRetry {
+	if a.Refusal != policy.NotRefused || action == policy.OrderGiveUp {
 		return a, nil
 	}
 	a.ReadyAfter = max(o.Time, set.PausedUntil(o.Job.Queue))
+	if action == policy.OrderStart {
+		a.ReadyAfter = max(a.ReadyAfter, o.NotBefore)
+	}
 	a.RetryAfter = a.ReadyAfter
 	if !o.Run.Gone {
 		a.RetryAfter = max(a.ReadyAfter, p.afterGrace(o.Time, policy.Grace(o.Job.GraceSeconds)))
+	}
+	if action == policy.OrderStart {
+		a.RetryAfter, a.ReadyAfter = min(a.RetryAfter, o.Run.RetryAfter), min(a.ReadyAfter, o.Run.ReadyAfter)
+		return a, nil // it avoids what it avoided
 	}
 	avoid := chain.Decision{Time: o.Time}
 	avoidAlso(&avoid, nil, set.AvoidNodes())

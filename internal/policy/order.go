@@ -10,9 +10,10 @@ const (
 	UnknownOrder OrderAction = iota
 	OrderRetry               // run it once more, though it failed for good
 	OrderGiveUp              // do not run it again, though a retry was granted
+	OrderStart               // start a retry that was granted now, or at an earlier time than its own
 )
 
-var orderActions = [...]string{"Unknown", "Retry", "GiveUp"}
+var orderActions = [...]string{"Unknown", "Retry", "GiveUp", "Start"}
 
 // String returns the action's name, as answers print it.
 func (a OrderAction) String() string { return nameAt(orderActions[:], uint8(a), "OrderAction") }
@@ -40,9 +41,9 @@ const (
 	RefusedUndecided         // nothing was decided about the run
 	RefusedEnded             // the job ended otherwise than by a failed run
 	RefusedRetrying          // to retry: a retry was granted already
-	RefusedFailed            // to give up: it has failed for good already
+	RefusedFailed            // to give up or to start: it has failed for good already
 	RefusedShadow            // the queue is in shadow
-	RefusedKill              // to retry: retries are killed, or not enabled
+	RefusedKill              // to retry or to start: retries are killed, or not enabled
 	RefusedGone              // only before it is given: Armada no longer has the job
 )
 
@@ -103,7 +104,7 @@ func (s *Set) RefusesOrder(queue string, a OrderAction) Refusal {
 	switch {
 	case s.InShadow(queue):
 		return RefusedShadow
-	case a == OrderRetry && !s.Restarts(queue):
+	case a != OrderGiveUp && !s.Restarts(queue):
 		return RefusedKill
 	}
 	return NotRefused

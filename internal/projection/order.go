@@ -57,7 +57,7 @@ func (s *State) answer(queue, set string) error {
 func (j *Job) Refuses(action policy.OrderAction, run, queue, set string) policy.Refusal {
 	r := j.Latest
 	switch {
-	case action != policy.OrderRetry && action != policy.OrderGiveUp:
+	case action < policy.OrderRetry || action > policy.OrderStart:
 		return policy.RefusedAction
 	case !j.Known || j.Queue != queue || j.Set != set:
 		return policy.RefusedUnknown
@@ -77,7 +77,7 @@ func (j *Job) Refuses(action policy.OrderAction, run, queue, set string) policy.
 		return policy.RefusedEnded
 	case r.Outcome == Requeued && action == policy.OrderRetry:
 		return policy.RefusedRetrying
-	case r.Outcome == Denied && action == policy.OrderGiveUp:
+	case r.Outcome == Denied && action != policy.OrderRetry:
 		return policy.RefusedFailed
 	}
 	return policy.NotRefused

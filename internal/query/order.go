@@ -32,7 +32,7 @@ func (s *Source) Ordered(ctx context.Context, o *Order) (all []OrderedJob, err e
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
 		all = nil
 		lists := []*jobdb.Criteria{{Queue: o.Queue, JobSet: o.JobSet, States: []uint8{uint8(jobdb.JobFailed)}}}
-		if o.Action == policy.OrderGiveUp {
+		if o.Action != policy.OrderRetry {
 			lists[0].States, lists[0].Waiting = nil, true
 		}
 		if len(o.Jobs) > 0 {

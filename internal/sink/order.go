@@ -16,6 +16,9 @@ func (f *fold) order(o *chain.OrderAnswered) bool {
 	if f.Superseded || o.Refusal != policy.NotRefused || j == nil || run == nil || run.Outcome == jobdb.Released || j.Queueing.LatestRun != o.RunID {
 		return false
 	}
+	if o.Action == policy.OrderStart {
+		return f.ready(&chain.RetryReady{JobID: o.JobID, RunID: o.RunID, RetryAfter: o.RetryAfter})
+	}
 	if o.Action == policy.OrderGiveUp {
 		if j.State.Terminal() {
 			return false

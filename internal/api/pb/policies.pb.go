@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -1269,14 +1270,15 @@ func (x *ReleaseRequest) GetSubcategory() string {
 
 type OrderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                        // Retry or GiveUp
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                        // Retry, GiveUp or Start
 	Jobs          []string               `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`                            // whole ids; or
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`                          // the jobs of a job set in this queue
-	JobSet        string                 `protobuf:"bytes,4,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`          // that failed (Retry), or wait for a retry (GiveUp)
+	JobSet        string                 `protobuf:"bytes,4,opt,name=job_set,json=jobSet,proto3" json:"job_set,omitempty"`          // that failed (Retry), or wait for a retry (GiveUp, Start)
 	Max           uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`                             // if there are more jobs, none is ordered; 0: 1
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                        // required
 	RequestId     string                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // makes a repeated request one order
 	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Over          *durationpb.Duration   `protobuf:"bytes,9,opt,name=over,proto3" json:"over,omitempty"` // Start: they start one after the other within this time, at most an hour
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1365,6 +1367,13 @@ func (x *OrderRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *OrderRequest) GetOver() *durationpb.Duration {
+	if x != nil {
+		return x.Over
+	}
+	return nil
 }
 
 type OrderResponse struct {
@@ -1895,7 +1904,7 @@ var File_internal_api_pb_policies_proto protoreflect.FileDescriptor
 
 const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\n" +
-	"\x1einternal/api/pb/policies.proto\x12\x0erefloat.api.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x01\n" +
+	"\x1einternal/api/pb/policies.proto\x12\x0erefloat.api.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\x01\n" +
 	"\bResource\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x123\n" +
@@ -2028,7 +2037,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x17\n" +
 	"\adry_run\x18\a \x01(\bR\x06dryRun\x12\x1a\n" +
 	"\bcategory\x18\b \x01(\tR\bcategory\x12 \n" +
-	"\vsubcategory\x18\t \x01(\tR\vsubcategory\"\xcb\x01\n" +
+	"\vsubcategory\x18\t \x01(\tR\vsubcategory\"\xfa\x01\n" +
 	"\fOrderRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x14\n" +
@@ -2038,7 +2047,8 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\a \x01(\tR\trequestId\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\"U\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12-\n" +
+	"\x04over\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04over\"U\n" +
 	"\rOrderResponse\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\tR\x05order\x12.\n" +
 	"\x04jobs\x18\x02 \x03(\v2\x1a.refloat.api.v1.OrderedJobR\x04jobs\"\x95\x01\n" +
@@ -2145,6 +2155,7 @@ var file_internal_api_pb_policies_proto_goTypes = []any{
 	(*Source)(nil),                // 23: refloat.api.v1.Source
 	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
 	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_internal_api_pb_policies_proto_depIdxs = []int32{
 	24, // 0: refloat.api.v1.Resource.document:type_name -> google.protobuf.Struct
@@ -2162,47 +2173,48 @@ var file_internal_api_pb_policies_proto_depIdxs = []int32{
 	25, // 12: refloat.api.v1.BrakeRequest.avoided_until:type_name -> google.protobuf.Timestamp
 	25, // 13: refloat.api.v1.BrakeRequest.trusted_until:type_name -> google.protobuf.Timestamp
 	25, // 14: refloat.api.v1.BrakeRequest.held_until:type_name -> google.protobuf.Timestamp
-	18, // 15: refloat.api.v1.OrderResponse.jobs:type_name -> refloat.api.v1.OrderedJob
-	25, // 16: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
-	25, // 17: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
-	25, // 18: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
-	25, // 19: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
-	25, // 20: refloat.api.v1.BrakeState.held_until:type_name -> google.protobuf.Timestamp
-	22, // 21: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
-	19, // 22: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
-	23, // 23: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
-	25, // 24: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
-	25, // 25: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
-	25, // 26: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
-	1,  // 27: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
-	3,  // 28: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
-	4,  // 29: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
-	5,  // 30: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
-	6,  // 31: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
-	7,  // 32: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
-	10, // 33: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
-	13, // 34: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
-	14, // 35: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
-	15, // 36: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
-	16, // 37: refloat.api.v1.Policies.Order:input_type -> refloat.api.v1.OrderRequest
-	20, // 38: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
-	2,  // 39: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
-	0,  // 40: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
-	8,  // 41: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
-	8,  // 42: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
-	8,  // 43: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
-	8,  // 44: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
-	11, // 45: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
-	8,  // 46: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
-	8,  // 47: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
-	8,  // 48: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
-	17, // 49: refloat.api.v1.Policies.Order:output_type -> refloat.api.v1.OrderResponse
-	21, // 50: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
-	39, // [39:51] is the sub-list for method output_type
-	27, // [27:39] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	26, // 15: refloat.api.v1.OrderRequest.over:type_name -> google.protobuf.Duration
+	18, // 16: refloat.api.v1.OrderResponse.jobs:type_name -> refloat.api.v1.OrderedJob
+	25, // 17: refloat.api.v1.BrakeState.paused_until:type_name -> google.protobuf.Timestamp
+	25, // 18: refloat.api.v1.BrakeState.time:type_name -> google.protobuf.Timestamp
+	25, // 19: refloat.api.v1.BrakeState.avoided_until:type_name -> google.protobuf.Timestamp
+	25, // 20: refloat.api.v1.BrakeState.trusted_until:type_name -> google.protobuf.Timestamp
+	25, // 21: refloat.api.v1.BrakeState.held_until:type_name -> google.protobuf.Timestamp
+	22, // 22: refloat.api.v1.StatusResponse.partitions:type_name -> refloat.api.v1.PartitionStatus
+	19, // 23: refloat.api.v1.StatusResponse.brakes:type_name -> refloat.api.v1.BrakeState
+	23, // 24: refloat.api.v1.StatusResponse.source:type_name -> refloat.api.v1.Source
+	25, // 25: refloat.api.v1.PartitionStatus.since:type_name -> google.protobuf.Timestamp
+	25, // 26: refloat.api.v1.Source.last_good:type_name -> google.protobuf.Timestamp
+	25, // 27: refloat.api.v1.Source.failing_since:type_name -> google.protobuf.Timestamp
+	1,  // 28: refloat.api.v1.Policies.List:input_type -> refloat.api.v1.ListRequest
+	3,  // 29: refloat.api.v1.Policies.Get:input_type -> refloat.api.v1.GetRequest
+	4,  // 30: refloat.api.v1.Policies.Create:input_type -> refloat.api.v1.CreateRequest
+	5,  // 31: refloat.api.v1.Policies.Update:input_type -> refloat.api.v1.UpdateRequest
+	6,  // 32: refloat.api.v1.Policies.Delete:input_type -> refloat.api.v1.DeleteRequest
+	7,  // 33: refloat.api.v1.Policies.Apply:input_type -> refloat.api.v1.ApplyRequest
+	10, // 34: refloat.api.v1.Policies.History:input_type -> refloat.api.v1.HistoryRequest
+	13, // 35: refloat.api.v1.Policies.RollBack:input_type -> refloat.api.v1.RollBackRequest
+	14, // 36: refloat.api.v1.Policies.Brake:input_type -> refloat.api.v1.BrakeRequest
+	15, // 37: refloat.api.v1.Policies.Release:input_type -> refloat.api.v1.ReleaseRequest
+	16, // 38: refloat.api.v1.Policies.Order:input_type -> refloat.api.v1.OrderRequest
+	20, // 39: refloat.api.v1.Policies.Status:input_type -> refloat.api.v1.StatusRequest
+	2,  // 40: refloat.api.v1.Policies.List:output_type -> refloat.api.v1.ListResponse
+	0,  // 41: refloat.api.v1.Policies.Get:output_type -> refloat.api.v1.Resource
+	8,  // 42: refloat.api.v1.Policies.Create:output_type -> refloat.api.v1.Change
+	8,  // 43: refloat.api.v1.Policies.Update:output_type -> refloat.api.v1.Change
+	8,  // 44: refloat.api.v1.Policies.Delete:output_type -> refloat.api.v1.Change
+	8,  // 45: refloat.api.v1.Policies.Apply:output_type -> refloat.api.v1.Change
+	11, // 46: refloat.api.v1.Policies.History:output_type -> refloat.api.v1.HistoryResponse
+	8,  // 47: refloat.api.v1.Policies.RollBack:output_type -> refloat.api.v1.Change
+	8,  // 48: refloat.api.v1.Policies.Brake:output_type -> refloat.api.v1.Change
+	8,  // 49: refloat.api.v1.Policies.Release:output_type -> refloat.api.v1.Change
+	17, // 50: refloat.api.v1.Policies.Order:output_type -> refloat.api.v1.OrderResponse
+	21, // 51: refloat.api.v1.Policies.Status:output_type -> refloat.api.v1.StatusResponse
+	40, // [40:52] is the sub-list for method output_type
+	28, // [28:40] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_pb_policies_proto_init() }

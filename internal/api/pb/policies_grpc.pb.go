@@ -68,7 +68,7 @@ type PoliciesClient interface {
 	Brake(ctx context.Context, in *BrakeRequest, opts ...grpc.CallOption) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*Change, error)
-	// Order has single jobs retried once more, or given up, by an operator's own decision (docs/reference/semantics.md 16).
+	// Order has single jobs retried once more, given up, or their retries started now, by an operator's own decision (docs/reference/semantics.md 16).
 	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
 	Order(ctx context.Context, in *OrderRequest, opts ...grpc.CallOption) (*OrderResponse, error)
 	// Status says what is in force, where and since when.
@@ -236,7 +236,7 @@ type PoliciesServer interface {
 	Brake(context.Context, *BrakeRequest) (*Change, error)
 	// Release removes the overrides of a queue, or those of all.
 	Release(context.Context, *ReleaseRequest) (*Change, error)
-	// Order has single jobs retried once more, or given up, by an operator's own decision (docs/reference/semantics.md 16).
+	// Order has single jobs retried once more, given up, or their retries started now, by an operator's own decision (docs/reference/semantics.md 16).
 	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
 	Order(context.Context, *OrderRequest) (*OrderResponse, error)
 	// Status says what is in force, where and since when.

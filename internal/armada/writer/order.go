@@ -27,7 +27,7 @@ func (a ordered) by() string {
 
 var errNoRow = errors.New("its row was pruned from Armada's tables: submit it again")
 
-// order carries out an order. A job that failed starts again as a member that its group restarts. To give a job up is to
+// order carries out an order. A retry that is started is brought forward, as by proof. A job that failed starts again as a member that its group restarts. To give a job up is to
 // ask the scheduler to cancel it, which also ends a run that it leases at that moment.
 func (p *plan) order(j *jobView, a ordered) {
 	w := &pendingRetry{runID: a.RunID, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at), text: a.by()}
@@ -40,6 +40,8 @@ func (p *plan) order(j *jobView, a ordered) {
 		p.unable = append(p.unable, fmt.Errorf("job %s: %s: %w", j.id, a.by(), why))
 	case a.Action == policy.OrderGiveUp:
 		p.giveUp(j, a)
+	case a.Action == policy.OrderStart:
+		p.proven(&chain.RetryReady{JobID: a.JobID, RunID: a.RunID, RetryAfter: a.RetryAfter})
 	case j.queued && !j.over: // Armada has queued it itself
 	default:
 		w.delayed = p.mode == HoldBack && w.ready() > p.now

@@ -46,6 +46,20 @@ func TestPlanOrders(t *testing.T) {
 		t.Errorf("the copy of a cancellation: %v", &seq)
 	}
 
+	// What waits is started: the end of its delay comes earlier. A job that does not wait, or waits for another run, is left.
+	p, j = of(t, HoldBack, 11)
+	j.retry = &pendingRetry{runID: "r", retryAfter: 90 * second, delayed: true}
+	p.do(order(policy.OrderStart))
+	want(t, p, "due 40")
+	p = p.next(41)
+	j.retry = &pendingRetry{runID: "other", retryAfter: 90 * second, delayed: true}
+	p.do(order(policy.OrderStart))
+	j.retry = nil
+	p.do(order(policy.OrderStart))
+	if len(p.ops) > 0 || len(p.unable) > 0 || j.retry != nil {
+		t.Errorf("%d operations, unable: %v", len(p.ops), p.unable)
+	}
+
 	for _, c := range []struct {
 		name   string
 		make   func(*jobView)

@@ -78,7 +78,10 @@ func (g *generator) orders(m *Model) *pb.EventSequence {
 		seq.Queue = "elsewhere"
 	}
 	for range 1 + g.IntN(2) {
-		o := &pb.JobOrder{JobId: j.id, RunId: "none", OrderId: fmt.Sprintf("order-%d", g.IntN(40)), Action: uint32(1 + g.IntN(2)), Author: "eve", Reason: "why not"}
+		o := &pb.JobOrder{JobId: j.id, RunId: "none", OrderId: fmt.Sprintf("order-%d", g.IntN(40)), Action: uint32(1 + g.IntN(3)), Author: "eve", Reason: "why not"}
+		if o.Action == orderStart && g.chance(0.5) {
+			o.NotBefore = g.pause()
+		}
 		if len(j.runs) > 0 {
 			r := j.runs[len(j.runs)-1]
 			if g.chance(0.1) {

@@ -18,6 +18,7 @@ type order struct {
 const (
 	orderRetry  = 1
 	orderGiveUp = 2
+	orderStart  = 3
 )
 
 // takeOrder: §16, "It names a job and a run, or is parked". Before version 5 nobody knows it.
@@ -55,11 +56,13 @@ func (m *Model) answerOrders(seq *pb.EventSequence, msg Message) {
 		if !j.known {
 			rec.Queue, rec.JobSet = seq.Queue, seq.JobSetName
 		}
-		m.Seen["order: "+[]string{"unknown", "retry", "give up"}[min(o.Action, 3)%3]+" "+rec.Reason]++
+		m.Seen["order: "+[]string{"unknown", "retry", "give up", "start"}[min(o.Action, 4)%4]+" "+rec.Reason]++
 		switch {
 		case rec.Reason != "None":
 		case o.Action == orderGiveUp:
 			j.cancelled = true
+		case o.Action == orderStart:
+			m.startByOrder(o, &rec)
 		default:
 			m.retryByOrder(o, &rec)
 		}
@@ -83,11 +86,32 @@ func (m *Model) retryByOrder(o order, rec *Record) {
 	m.avoidAlso(rec, nil, o.t)
 }
 
+// startByOrder says: "what was granted starts then, unless it would have started earlier anyway".
+func (m *Model) startByOrder(o order, rec *Record) {
+	j := o.job
+	r := j.runs[len(j.runs)-1]
+	ready := max(m.paused(j.queue, o.t, o.t), o.NotBefore)
+	retry := ready
+	if _, gone := j.proofs[r.id]; !gone {
+		retry = max(ready, after(o.t, big.NewInt(m.graceMs(j))))
+	}
+	if r.retryAfter <= retry {
+		m.Seen["order: started too late"]++
+	}
+	// Once proof has brought it forward, readyAfter is past.
+	if r.readySent {
+		r.readyAfter = r.retryAfter
+	}
+	r.retryAfter, r.readyAfter = min(retry, r.retryAfter), min(ready, r.readyAfter)
+	r.readySent = false
+	rec.RetryAfter = r.retryAfter
+}
+
 // refuse gives the first reason of §16 for which an order is refused, or None.
 func (m *Model) refuse(seq *pb.EventSequence, o order) string {
 	j := o.job
 	switch {
-	case o.Action != orderRetry && o.Action != orderGiveUp:
+	case o.Action < orderRetry || o.Action > orderStart:
 		return "UnknownAction"
 	case !j.known || j.queue != seq.Queue || j.set != seq.JobSetName:
 		return "UnknownJob"
@@ -110,11 +134,11 @@ func (m *Model) refuse(seq *pb.EventSequence, o order) string {
 		return "Ended"
 	case r.requeued && o.Action == orderRetry:
 		return "Retrying"
-	case r.denied && o.Action == orderGiveUp:
+	case r.denied && o.Action != orderRetry:
 		return "Failed"
 	case m.policies.shadow(j.queue):
 		return "Shadow"
-	case o.Action == orderRetry && (!m.policies.enabled() || m.killed(j.queue)):
+	case o.Action != orderGiveUp && (!m.policies.enabled() || m.killed(j.queue)):
 		return "KillSwitch"
 	}
 	return "None"

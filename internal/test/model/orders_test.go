@@ -18,9 +18,9 @@ func TestOrdersSometimes(t *testing.T) {
 	for seed := range uint64(50) {
 		add(Ordered(GenerateGroups(seed, GroupOptions{Newest: SuccessorsVersion}), seed))
 	}
-	must := []string{"order: passed over", "order: repeated", "order: unknown UnknownAction", "order: retry KillSwitch", "order: retry Retrying", "order: give up Failed"}
+	must := []string{"order: passed over", "order: repeated", "order: unknown UnknownAction", "order: retry KillSwitch", "order: retry Retrying", "order: give up Failed", "order: start Failed", "order: start KillSwitch", "order: started too late"}
 	for _, reason := range []string{"None", "UnknownJob", "InGroup", "Cancelled", "StaleRun", "Running", "Succeeded", "NotDecided", "Ended", "Shadow"} {
-		must = append(must, "order: retry "+reason, "order: give up "+reason)
+		must = append(must, "order: retry "+reason, "order: give up "+reason, "order: start "+reason)
 	}
 	for _, name := range must {
 		if seen[name] == 0 {
@@ -39,7 +39,7 @@ func TestOneAnswer(t *testing.T) {
 		granted := map[key]int{}
 		for i := range records {
 			for _, r := range records[i] {
-				if r.Kind != OrderAnswered || r.Reason != "None" {
+				if r.Kind != OrderAnswered || r.Reason != "None" || r.OrderAction == orderStart { // started again, it starts no later
 					continue
 				}
 				granted[key{r.JobID, r.RunID}]++

@@ -26,13 +26,19 @@ func plantedOrders() []bug {
 			"policy/order.go", "	case s.InShadow(queue):", "	case false:",
 		}}},
 		{"orders", "an order retries while retries are killed", []patch{{
-			"policy/order.go", "	case a == OrderRetry && !s.Restarts(queue):", "	case false:",
+			"policy/order.go", "	case a != OrderGiveUp && !s.Restarts(queue):", "	case false:",
 		}}},
 		{"orders", "a retry by order does not wait for the end of a pause", []patch{{
 			"evaluator/order.go", "	a.ReadyAfter = max(o.Time, set.PausedUntil(o.Job.Queue))", "	a.ReadyAfter = o.Time",
 		}}},
 		{"orders", "a retry by order waits for a pod that is gone", []patch{{
 			"evaluator/order.go", "	if !o.Run.Gone {", "	if true {",
+		}}},
+		{"orders", "a retry that is started waits longer than it would have", []patch{{
+			"evaluator/order.go", "min(a.RetryAfter, o.Run.RetryAfter)", "a.RetryAfter",
+		}}},
+		{"orders", "a retry starts before the time of its order", []patch{{
+			"evaluator/order.go", "max(a.ReadyAfter, o.NotBefore)", "a.ReadyAfter",
 		}}},
 		{"orders", "a reader takes the retry from the failure, not from the answer", []patch{{
 			"projection/order.go", "Requeued, o.Answer.RetryAfter, o.Answer.ReadyAfter", "Requeued, o.Run.RetryAfter, o.Run.ReadyAfter",
