@@ -29,8 +29,14 @@ func (g *generator) breakers() (list []OpenBreaker) {
 		if g.chance(0.3) {
 			b.Queue = pick(g, queueNames)
 		}
-		if cause := [3]string{b.Category, b.Subcategory, b.Queue}; !seen[cause] {
-			seen[cause], list = true, append(list, b)
+		both := []OpenBreaker{b}
+		if g.chance(0.5) { // another one that matches the same
+			both = append(both, OpenBreaker{Category: b.Category, Until: g.pause()})
+		}
+		for _, b := range both {
+			if cause := [3]string{b.Category, b.Subcategory, b.Queue}; !seen[cause] {
+				seen[cause], list = true, append(list, b)
+			}
 		}
 	}
 	return list
@@ -52,6 +58,9 @@ func (m *Model) held(r *run, v verdict) verdict {
 		case r.failure.t >= b.Until:
 			m.Seen["breaker: over"]++
 		default:
+			if v.heldUntil != 0 {
+				m.Seen["breaker: another holds it too"]++
+			}
 			v.heldUntil = max(v.heldUntil, b.Until)
 		}
 	}

@@ -36,7 +36,7 @@ var must = []string{
 	"maxRetries of the policy, above globalMaxRetries true", "maxRetries of the policy, above globalMaxRetries false",
 	"anti-affinity: none", "anti-affinity: node", "anti-affinity: allNodes", "several nodes avoided",
 	"avoided node", "avoided node: over", "avoided node: the job's own", "avoided node: left out",
-	"code: BreakerHeld", "shadow: BreakerHeld", "breaker: over", "breaker: another queue", "breaker: another subcategory", "breaker: held a retry that does not count",
+	"code: BreakerHeld", "shadow: BreakerHeld", "breaker: over", "breaker: another holds it too", "breaker: another queue", "breaker: another subcategory", "breaker: held a retry that does not count",
 	"preemption after its error in one message", "error after its preemption in one message",
 	"re-report in a later message", "non-terminal run errors", "non-terminal job errors", "verdict",
 	"cancel job", "cancel job set", "cancelled job", "job rejected",

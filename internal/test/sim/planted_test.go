@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,12 +25,14 @@ var (
 func simulated() []bug { return append(plantedProtocol(), plantedGroups()...) }
 
 // forModel are the bugs that the reference model must catch.
-func forModel() []bug { return append(plantedForModel(), plantedOrders()...) }
+func forModel() []bug {
+	return slices.Concat(plantedForModel(), plantedOrders(), plantedBreakers())
+}
 
 // TestPlantedBugs breaks each rule that protocol.md marks ✂ and many of groups, one at a time, and
 // runs the simulation on the broken code: it must fail. It builds a program for
 // each, so it runs only with PLANTED=1; PLANTED=11 takes those of rule 11 alone, PLANTED=groups those of groups, PLANTED=orders
-// those of orders.
+// those of orders, PLANTED=breaker those of breakers.
 // SIM_SEEDS says after how many seeds a bug counts as missed (5,000).
 func TestPlantedBugs(t *testing.T) {
 	rule := os.Getenv("PLANTED")
