@@ -35,7 +35,7 @@ func (s *Site) orderOn(p *page, h *query.History) *choice {
 	return nil
 }
 
-var orderNames = map[policy.OrderAction]string{policy.OrderRetry: "Retry once", policy.OrderGiveUp: "Give up"}
+var orderNames = map[policy.OrderAction]string{policy.OrderRetry: "Retry once", policy.OrderGiveUp: "Give up", policy.OrderStart: "Start now"}
 
 func (s *Site) orderForm(p *page) error {
 	shown, err := s.orderOf(p)
@@ -50,14 +50,18 @@ func (s *Site) orderOf(p *page) (*orderPage, error) {
 	shown := &orderPage{Do: p.arg("do"), Job: p.arg("job"), Reason: p.arg("reason"), Request: p.arg("request"), May: s.API.Allowed(p.who, api.OrderRetries)}
 	switch {
 	case !ok:
-		return nil, &query.Invalid{Param: "do", Err: fmt.Errorf("%q: want %s or %s", clip(shown.Do, 40), policy.OrderRetry, policy.OrderGiveUp)}
+		return nil, &query.Invalid{Param: "do", Err: fmt.Errorf("%q: want %s, %s or %s", clip(shown.Do, 40), policy.OrderRetry, policy.OrderGiveUp, policy.OrderStart)}
 	case shown.Job == "":
 		return nil, &query.Invalid{Param: "job", Err: errors.New("missing: name a job")}
 	}
 	shown.What = orderNames[action] + ": job " + clip(shown.Job, 60)
 	shown.Effect = "It runs once more, by your own decision, which counts against no limit."
-	if action == policy.OrderGiveUp {
+	switch action {
+	case policy.OrderGiveUp:
 		shown.Effect = "It is cancelled: it does not run again, though a retry was granted."
+	case policy.OrderStart:
+		shown.Effect = "The retry that was granted starts now, or when a pause ends."
+	case policy.OrderRetry, policy.UnknownOrder:
 	}
 	if shown.Request == "" {
 		shown.Request = rand.Text()
