@@ -17,8 +17,8 @@ import (
 //   - The other members of a gang, and with BlockingRecreate all of a restart: they start together, at the latest time of
 //     theirs. restartGang, restartByGroup, and State.restartMember of package projection for the others.
 //   - A pause of retries, before whose end none starts: policy.Set.schedule, and restartsFrom here.
-//   - A retry budget that is used up, before whose time the retry is not granted: policies.budgeted. Or an open breaker, before whose end it does
-//     not start unless it is released: policies.held.
+//   - A retry budget that is used up, before whose time the retry is not granted: policies.budgeted. Or an open breaker, before
+//     whose end it does not start unless it is ordered to: policies.held.
 //   - A restart that stopped the run before it failed: its time, in decideMember.
 //
 // Proof that the old run is gone then brings it forward to readyAfter, without the grace period: State.markReady of package

@@ -30,8 +30,8 @@ type jobPage struct {
 	// ByGroup is what the group, or an order, did to the job last, in words.
 	ByGroup   []query.ByGroup
 	Elsewhere elsewhere
-	Order     *choice // that the job takes
-	Ordered   string  // the id of an order that was just given
+	Orders    []choice // that the job takes
+	Ordered   string   // the id of an order that was just given
 }
 
 // fact is a name with a value.
@@ -110,7 +110,7 @@ func (s *Site) job(p *page) error {
 		})
 		shown.Steps = append(shown.Steps, one)
 	}
-	shown.Order, shown.Ordered = s.orderOn(p, h), clip(p.arg("ordered"), 60)
+	shown.Orders, shown.Ordered = s.ordersOn(p, h), clip(p.arg("ordered"), 60)
 	shown.Elsewhere = s.ofJob(j.JobID, j.Queue, j.JobSet)
 	shown.Facts = []fact{
 		{"Queue", j.Queue, link("/queue", "name", j.Queue)},

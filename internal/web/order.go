@@ -22,17 +22,18 @@ type orderPage struct {
 	Problem         string
 }
 
-// orderOn is the order that a job takes as far as its rows say; nil: none, or not from this caller, or not here.
-func (s *Site) orderOn(p *page, h *query.History) *choice {
+// ordersOn are the orders that a job takes as far as its rows say; none, if not from this caller, or not here.
+func (s *Site) ordersOn(p *page, h *query.History) (all []choice) {
 	if h.FromLogs || s.API.Orders == nil || !s.API.Allowed(p.who, api.OrderRetries) {
 		return nil
 	}
-	for _, action := range []policy.OrderAction{policy.OrderRetry, policy.OrderGiveUp} {
-		if audit.Refuses(h.Job, h.Runs, action) == policy.NotRefused {
-			return &choice{Name: orderNames[action], Link: link("/order", "do", action.String(), "job", h.Job.JobID)}
+	for _, action := range []policy.OrderAction{policy.OrderRetry, policy.OrderGiveUp, policy.OrderStart} {
+		anyway := action == policy.OrderStart && h.Job.Queueing.RetryAfter <= s.Now().UnixNano() // it starts
+		if !anyway && audit.Refuses(h.Job, h.Runs, action) == policy.NotRefused {
+			all = append(all, choice{Name: orderNames[action], Link: link("/order", "do", action.String(), "job", h.Job.JobID)})
 		}
 	}
-	return nil
+	return all
 }
 
 var orderNames = map[policy.OrderAction]string{policy.OrderRetry: "Retry once", policy.OrderGiveUp: "Give up", policy.OrderStart: "Start now"}

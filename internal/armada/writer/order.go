@@ -27,8 +27,9 @@ func (a ordered) by() string {
 
 var errNoRow = errors.New("its row was pruned from Armada's tables: submit it again")
 
-// order carries out an order. A retry that is started is brought forward, as by proof. A job that failed starts again as a member that its group restarts. To give a job up is to
-// ask the scheduler to cancel it, which also ends a run that it leases at that moment.
+// order carries out an order. A retry that is started is brought forward, as by proof. A job that failed starts again as a
+// member that its group restarts. To give a job up is to ask the scheduler to cancel it, which also ends a run that it leases at
+// that moment.
 func (p *plan) order(j *jobView, a ordered) {
 	w := &pendingRetry{runID: a.RunID, retryAfter: a.RetryAfter, avoid: storableOf(a.AvoidNodes), copied: p.copied(a.at), text: a.by()}
 	switch {

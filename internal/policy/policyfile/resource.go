@@ -238,8 +238,8 @@ func (s *Set) Detached(name string) *Set {
 }
 
 // Override is an operator's override: it kills retries of a queue or of all queues, delays them until a time
-// (semantics.md 5 and 6), has them avoid a node (7), or opens a breaker that holds those of one cause (15). One that trusts a node changes no decision: it keeps the guard
-// from having retries avoid it.
+// (semantics.md 5 and 6), has them avoid a node (7), or opens a breaker that holds those of one cause (15). One that trusts a
+// node changes no decision: it keeps the guard from having retries avoid it.
 type Override struct {
 	Queue        string // "": all queues, or Node is set
 	Kill         bool

@@ -325,8 +325,14 @@ func TestOpenBreakers(t *testing.T) {
 		queue, category, subcategory string
 		at, want                     int64
 	}{
-		{"q", "infra", "net", 0, later}, {"q", "infra", "gpu", 0, later}, {"q", "infra", "net", later, 0}, {"q", "app", "", 0, 0},
-		{"p", "infra", "net", 0, 0}, {"p", "infra", "gpu", 0, earlier}, {"p", "infra", "gpu", earlier, 0}, {"q", "", "", 0, 0},
+		{"q", "infra", "net", 0, later},
+		{"q", "infra", "gpu", 0, later},
+		{"q", "infra", "net", later, 0},
+		{"q", "app", "", 0, 0},
+		{"p", "infra", "net", 0, 0},
+		{"p", "infra", "gpu", 0, earlier},
+		{"p", "infra", "gpu", earlier, 0},
+		{"q", "", "", 0, 0},
 	} {
 		if got := held(s, c.queue, c.category, c.subcategory, c.at); got != c.want {
 			t.Errorf("%+v: %d", c, got)
