@@ -168,7 +168,7 @@ func TestExitCodes(t *testing.T) {
 		{"replay of both", "replay --log a --policies b --data c", exitUsage, "replay needs"},
 		{"verify of a log", "replay --verify --log a", exitUsage, "replay needs"},
 		{"replay in another form", "replay --log " + log + " --policies " + testPolicies + " -o yaml", exitUsage, `-o "yaml": use table or json`},
-		{"get needs a subcommand", "get", exitUsage, "refloatctl get: needs a subcommand: budgets, decisions, "},
+		{"get needs a subcommand", "get", exitUsage, "refloatctl get: needs a subcommand: breakers, budgets, decisions, "},
 		{"get without data", "get jobs", exitUsage, "--data DIR is required"},
 		{"get in another form", "get jobs -o xml --data " + data, exitUsage, `-o "xml"`},
 		{"get jobs in no state", "get jobs --state Lost --data " + data, exitUsage, `"Lost"`},

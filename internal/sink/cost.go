@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -29,10 +30,27 @@ func causeOf(run *runRow, policy, rule string) *jobdb.Cause {
 	return c
 }
 
-// runFailed notes what a failed run held. Each has one record that says what decided on it, if anything did.
-func (f *fold) runFailed(job, id, policy, rule string) {
-	if j, run := f.rowsOf(job, id); run != nil && run.State == jobdb.RunFailed {
-		f.cost(j, run, jobdb.FailedRun, causeOf(run, policy, rule))
+// runsFailed notes what the runs held that failed in this message. What decided on them, if anything did, is among its records.
+func (f *fold) runsFailed() {
+	var noted []*runRow
+	for i := range f.Events.Events {
+		ev := &f.Events.Events[i]
+		if ev.Kind != events.RunErrors && ev.Kind != events.RunPreempted {
+			continue
+		}
+		job, _ := named(ev, f.Events.Full.Events[i])
+		j, run := f.rowsOf(job, ev.RunID)
+		if run == nil || run.State != jobdb.RunFailed || run.failedIn != f.applied || slices.Contains(noted, run) {
+			continue
+		}
+		noted = append(noted, run)
+		cause := causeOf(run, "", "")
+		for _, r := range f.Records {
+			if d, ok := r.(*chain.Decision); ok && d.RunID == run.RunID && d.JobID == job {
+				cause.Policy, cause.Rule = d.Policy, d.Rule
+			}
+		}
+		f.cost(j, run, jobdb.FailedRun, cause)
 	}
 }
 
@@ -56,8 +74,12 @@ func (f *fold) cost(j *jobRow, run *runRow, kind jobdb.CostKind, of *jobdb.Cause
 	})
 }
 
-// restartedFor is the failure in this message that a member is restarted for; nil: it is none, such as an operator's order.
+// restartedFor is the failure in this message that a member is restarted for; nil: it is none, such as an operator's order, or the
+// message is superseded, whose runs are not loaded.
 func (f *fold) restartedFor(m *chain.MemberChange) *jobdb.Cause {
+	if f.Superseded {
+		return nil
+	}
 	for _, r := range slices.Backward(f.Records) {
 		if d, ok := r.(*chain.Decision); ok && d.Member != nil && d.Queue == m.Queue && d.JobSet == m.JobSet && d.Member.Group == m.Member.Group {
 			_, run := f.rowsOf(d.JobID, d.RunID)

@@ -24,7 +24,8 @@ type fold struct {
 func (r *Rows) Apply(m *Message) {
 	r.applied++
 	f := fold{Rows: r, Message: m}
-	if m.Events != nil && !m.Superseded && !IsCopy(&m.Log) {
+	applies := m.Events != nil && !m.Superseded && !IsCopy(&m.Log)
+	if applies {
 		for i := range m.Events.Events {
 			ev := &m.Events.Events[i]
 			f.i, f.t, f.full = i, ev.Time, m.Events.Full.Events[i]
@@ -35,6 +36,9 @@ func (r *Rows) Apply(m *Message) {
 		f.joinLate()
 	}
 	f.records()
+	if applies {
+		f.runsFailed()
+	}
 }
 
 func (f *fold) event(ev *events.Event) {

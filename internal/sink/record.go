@@ -22,12 +22,10 @@ func (f *fold) records() {
 				row.GroupID = groupKey{r.Queue, r.JobSet, r.Member.Group}.id()
 			}
 			f.fresh.Decisions = append(f.fresh.Decisions, row)
-			f.runFailed(r.JobID, r.RunID, r.Policy, r.Rule)
 		case *chain.NotDecided:
 			if !f.Superseded {
 				f.leaveAlone(r)
 			}
-			f.runFailed(r.JobID, r.RunID, "", "")
 			f.fresh.NotDecided = append(f.fresh.NotDecided, &jobdb.NotDecided{Where: where, NotDecided: *r})
 		case *chain.RetryReady:
 			f.Acted[i] = !f.Superseded && f.ready(r)

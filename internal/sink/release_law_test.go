@@ -241,6 +241,7 @@ func TestReleaseLaws(t *testing.T) {
 		}
 		checkSuperseded(r, got)
 		checkStates(r, got)
+		checkCosts(r, got, x.store.rest[0].Costs)
 		releases += len(got.Releases)
 		runs++
 		for _, d := range got.Decisions {
@@ -287,6 +288,27 @@ func checkSuperseded(r interface {
 		if run.Outcome == jobdb.Released && (run.Decision != 0 || run.State != jobdb.RunFailed) {
 			r.Errorf("released run %+v", run)
 		}
+	}
+}
+
+// checkCosts: what a failed run held is noted once, whether it was decided, released or neither.
+func checkCosts(r interface {
+	Errorf(format string, args ...any)
+}, c *jobdb.Contents, costs []*jobdb.Cost,
+) {
+	noted, failed := 0, 0
+	for _, cost := range costs {
+		if cost.Kind == jobdb.FailedRun {
+			noted++
+		}
+	}
+	for _, run := range c.Runs {
+		if run.State == jobdb.RunFailed && run.Times.Ended != 0 { // not one that a cut-over made known
+			failed++
+		}
+	}
+	if noted != failed {
+		r.Errorf("what %d failed runs held is noted, of %d", noted, failed)
 	}
 }
 

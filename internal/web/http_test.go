@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 		{"GET", "/job?id=nope", 404, "not in the job database"},
 		{"GET", "/job", 400, "id: missing"},
 		{"GET", "/order?do=Retry", 400, "job: missing"},
-		{"GET", "/order?do=Sing&job=x", 400, "want Retry or GiveUp"},
+		{"GET", "/order?do=Sing&job=x", 400, "want Retry, GiveUp or Start"},
 		{"GET", "/job?id=01m7", 400, "beginning of several"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=999", 404, "There is no such run"},
 		{"GET", "/explain?id=01m7xn681y99tqr9907k6hqh4d&run=32", 404, "Nothing was decided on this run"},
