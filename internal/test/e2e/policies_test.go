@@ -74,6 +74,8 @@ func TestPoliciesOnPulsar(t *testing.T) {
 	w.live(3, b)
 	inForce() // of a, nobody says anything any more
 	w.must(<-fed)
+	_, err = w.Ctl(w.ctx, "feed", recordingFile("retried")) // however early the other one ended, these are decided after the kill
+	w.must(err)
 	w.settledAndRight()
 
 	db, err := app.ReadJobDB(w.ctx, "sqlite://"+w.Database())
