@@ -1,15 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -35,11 +36,11 @@ when and why. ` + "`get decisions --code BreakerHeld`" + ` lists what they held.
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				list, err := c.List(ctx, &pb.ListRequest{})
+				answer, err := c.List(ctx, &pb.ListRequest{})
 				if err != nil {
 					return err
 				}
-				return showBreakers(cmd.OutOrStdout(), f.output, list.Brakes, time.Now().UnixNano())
+				return overridden(cmd, f.output, &breakerRows, breakersOf(answer.Brakes, time.Now().UnixNano()), "No breaker is open by an override.")
 			})
 		},
 	}
@@ -48,34 +49,22 @@ when and why. ` + "`get decisions --code BreakerHeld`" + ` lists what they held.
 	return cmd
 }
 
-// showBreakers lists the overrides that open a breaker and are not over.
-func showBreakers(w io.Writer, output string, overrides []*pb.BrakeState, now int64) error {
-	t, enc, open := show.NewTable(w, "CATEGORY", "QUEUE", "UNTIL", "BY", "WHY"), show.JSONLines(w), false
+// breakersOf lists the breakers that overrides open and that are not over.
+func breakersOf(overrides []*pb.BrakeState, now int64) (all []breakerLine) {
 	for _, b := range overrides {
-		o := overrideOf(b)
-		if o.Category == "" || o.Over(now) {
-			continue
+		if o := api.OverrideOf(b); o.Category != "" && !o.Over(now) {
+			all = append(all, breakerLine{o.Category, o.Subcategory, o.Queue, rfc3339(b.HeldUntil), o.Author, rfc3339(b.Time), o.Reason})
 		}
-		open = true
-		line := breakerLine{o.Category, o.Subcategory, o.Queue, rfc3339(b.HeldUntil), o.Author, rfc3339(b.Time), o.Reason}
-		if output == show.FormJSON {
-			if err := enc.Encode(line); err != nil {
-				return err
-			}
-			continue
-		}
-		queue := "all"
-		if o.Queue != "" {
-			queue = query.OneLine(o.Queue)
-		}
-		t.Row(query.OneLine(o.Cause()), queue, line.Until, query.OneLine(o.Author), query.OneLine(o.Reason))
 	}
-	switch {
-	case output == show.FormJSON:
-		return nil
-	case !open:
-		fmt.Fprintln(w, "No breaker is open by an override.")
-		return nil
-	}
-	return t.Flush()
+	return all
 }
+
+var breakerRows = show.Rows[breakerLine]{Columns: []show.Column[breakerLine]{
+	{Heading: "CATEGORY", Cell: func(b breakerLine) string {
+		return query.OneLine((&policyfile.Override{Category: b.Category, Subcategory: b.Subcategory}).Cause())
+	}},
+	{Heading: "QUEUE", Cell: func(b breakerLine) string { return query.OneLine(cmp.Or(b.Queue, "all")) }},
+	{Heading: "UNTIL", Cell: func(b breakerLine) string { return b.Until }},
+	{Heading: "BY", Cell: func(b breakerLine) string { return query.OneLine(b.By) }},
+	{Heading: "WHY", Cell: func(b breakerLine) string { return query.OneLine(b.Reason) }},
+}}

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -36,11 +36,11 @@ the command that keeps these away too.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				list, err := c.List(ctx, &pb.ListRequest{})
+				answer, err := c.List(ctx, &pb.ListRequest{})
 				if err != nil {
 					return err
 				}
-				return showNodes(cmd.OutOrStdout(), f.output, nodesOf(list.Brakes, time.Now().UnixNano()))
+				return overridden(cmd, f.output, &nodeRows, nodesOf(answer.Brakes, time.Now().UnixNano()), "Retries avoid no node by an override.")
 			})
 		},
 	}
@@ -52,7 +52,7 @@ the command that keeps these away too.`,
 // nodesOf lists the nodes of overrides that are not over.
 func nodesOf(overrides []*pb.BrakeState, now int64) (all []nodeLine) {
 	for _, b := range overrides {
-		o := overrideOf(b)
+		o := api.OverrideOf(b)
 		if o.Node == "" || o.Over(now) {
 			continue
 		}
@@ -65,23 +65,20 @@ func nodesOf(overrides []*pb.BrakeState, now int64) (all []nodeLine) {
 	return all
 }
 
-func showNodes(w io.Writer, output string, nodes []nodeLine) error {
-	if output == show.FormJSON {
-		enc := show.JSONLines(w)
-		for _, n := range nodes {
-			if err := enc.Encode(n); err != nil {
-				return err
-			}
-		}
+var nodeRows = show.Rows[nodeLine]{Columns: []show.Column[nodeLine]{
+	{Heading: "NODE", Cell: func(n nodeLine) string { return n.Node }},
+	{Heading: "STATE", Cell: func(n nodeLine) string { return n.State }},
+	{Heading: "UNTIL", Cell: func(n nodeLine) string { return n.Until }},
+	{Heading: "BY", Cell: func(n nodeLine) string { return n.By }},
+	{Heading: "WHY", Cell: func(n nodeLine) string { return query.OneLine(n.Reason) }},
+	{Heading: "KEEP FIRST RUNS AWAY", Cell: func(n nodeLine) string { return n.Cordon }},
+}}
+
+// overridden lists what overrides say of something; none is what a person reads if there is nothing.
+func overridden[T any](cmd *cobra.Command, output string, rows *show.Rows[T], all []T, none string) error {
+	if len(all) == 0 && output == show.FormTable {
+		fmt.Fprintln(cmd.OutOrStdout(), none)
 		return nil
 	}
-	if len(nodes) == 0 {
-		fmt.Fprintln(w, "Retries avoid no node by an override.")
-		return nil
-	}
-	t := show.NewTable(w, "NODE", "STATE", "UNTIL", "BY", "WHY", "KEEP FIRST RUNS AWAY")
-	for _, n := range nodes {
-		t.Row(n.Node, n.State, n.Until, n.By, query.OneLine(n.Reason), n.Cordon)
-	}
-	return t.Flush()
+	return list(cmd, output, rows, all)
 }

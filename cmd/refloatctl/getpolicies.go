@@ -17,10 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
-	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -195,22 +195,8 @@ func summary(r *pb.Resource) string {
 
 func overrideLines(w io.Writer, overrides []*pb.BrakeState) {
 	for _, b := range overrides {
-		fmt.Fprintln(w, query.OverrideText(overrideOf(b)))
+		fmt.Fprintln(w, query.OverrideText(api.OverrideOf(b)))
 	}
-}
-
-func overrideOf(b *pb.BrakeState) policylog.Override {
-	return policylog.Override{Override: policyfile.Override{
-		Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil), Node: b.Node, AvoidedUntil: nanos(b.AvoidedUntil), TrustedUntil: nanos(b.TrustedUntil),
-		Category: b.Category, Subcategory: b.Subcategory, HeldUntil: nanos(b.HeldUntil),
-	}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
-}
-
-func nanos(t *timestamppb.Timestamp) int64 {
-	if t == nil {
-		return 0
-	}
-	return t.AsTime().UnixNano()
 }
 
 // inForceLines prints what is in force in the partitions of all servers.

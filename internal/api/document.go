@@ -154,5 +154,20 @@ func OverrideState(b policylog.Override) *pb.BrakeState {
 	}
 }
 
+// OverrideOf converts an override from its API form.
+func OverrideOf(b *pb.BrakeState) policylog.Override {
+	return policylog.Override{Override: policyfile.Override{
+		Queue: b.Queue, Kill: b.Kill, PausedUntil: nanos(b.PausedUntil), Node: b.Node, AvoidedUntil: nanos(b.AvoidedUntil), TrustedUntil: nanos(b.TrustedUntil),
+		Category: b.Category, Subcategory: b.Subcategory, HeldUntil: nanos(b.HeldUntil),
+	}, Author: b.Author, Reason: b.Reason, Time: nanos(b.Time)}
+}
+
+func nanos(t *timestamppb.Timestamp) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.AsTime().UnixNano()
+}
+
 // nameOf returns the path of a document in a request.
 func nameOf(i int) string { return fmt.Sprintf("documents[%d]", i) }

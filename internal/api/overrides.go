@@ -298,23 +298,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, queue st
 func (s *Service) still(ctx context.Context, who Principal, generation uint64, overrides []policylog.Override) []string {
 	var notes []string
 	for _, b := range s.Auth.known(who, overrides) {
-		where := "all queues"
-		if b.Queue != "" {
-			where = "queue " + b.Queue
-		}
-		at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
-		what := fmt.Sprintf("retries of %s are paused until %s", where, at(b.PausedUntil))
-		switch {
-		case b.Kill:
-			what = fmt.Sprintf("retries of %s are killed", where)
-		case b.Category != "":
-			what = fmt.Sprintf("retries of %s after failures of category %s are held until %s", where, b.Cause(), at(b.HeldUntil))
-		case b.TrustedUntil != 0:
-			what = fmt.Sprintf("node %s is trusted until %s", b.Node, at(b.TrustedUntil))
-		case b.Node != "":
-			what = fmt.Sprintf("retries avoid node %s until %s", b.Node, at(b.AvoidedUntil))
-		}
-		notes = append(notes, fmt.Sprintf("%s, by %s (%s)", what, b.Author, b.Reason))
+		notes = append(notes, fmt.Sprintf("%s, by %s (%s)", b.Effect(), b.Author, b.Reason))
 	}
 	snap, err := s.snapshot(ctx, generation)
 	if err != nil {

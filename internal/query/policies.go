@@ -97,23 +97,8 @@ func overridesOf(overrides []policylog.Override, d *chain.Decision) []policylog.
 
 // OverrideText says of an override what it does, since when, and who made it why, in one line.
 func OverrideText(o policylog.Override) string {
-	switch by := fmt.Sprintf("since %s, by %s: %s", seconds(o.Time), OneLine(o.Author), OneLine(o.Reason)); {
-	case o.TrustedUntil != 0:
-		return fmt.Sprintf("Node %s is trusted until %s, %s", OneLine(o.Node), seconds(o.TrustedUntil), by)
-	case o.Node != "":
-		return fmt.Sprintf("Retries avoid node %s until %s, %s", OneLine(o.Node), seconds(o.AvoidedUntil), by)
-	}
-	where, what := "of all queues", "killed"
-	if o.Queue != "" {
-		where = "of queue " + OneLine(o.Queue)
-	}
-	switch {
-	case o.Category != "":
-		where, what = where+" after failures of category "+OneLine(o.Cause()), "held until "+seconds(o.HeldUntil)
-	case !o.Kill:
-		what = "paused until " + seconds(o.PausedUntil)
-	}
-	return fmt.Sprintf("Retries %s are %s, since %s, by %s: %s", where, what, seconds(o.Time), OneLine(o.Author), OneLine(o.Reason))
+	effect := OneLine(o.Effect())
+	return fmt.Sprintf("%s%s, since %s, by %s: %s", strings.ToUpper(effect[:1]), effect[1:], seconds(o.Time), OneLine(o.Author), OneLine(o.Reason))
 }
 
 func seconds(ns int64) string {

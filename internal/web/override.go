@@ -13,7 +13,6 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -24,22 +23,25 @@ type override struct {
 }
 
 func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
-	now := s.Now()
-	for _, b := range list {
-		o := override{Node: b.Node, What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time.AsTime().UnixNano())}
-		if !b.Kill {
-			what, until := "paused until ", b.PausedUntil
-			if b.AvoidedUntil != nil {
-				what, until = "avoided by retries until ", b.AvoidedUntil
-			} else if b.HeldUntil != nil {
-				what, until = "held after failures of category "+(&policyfile.Override{Category: b.Category, Subcategory: b.Subcategory}).Cause()+" until ", b.HeldUntil
-			} else if b.TrustedUntil != nil {
-				what, until = "trusted until ", b.TrustedUntil
-			}
-			if !until.AsTime().After(now) {
-				continue
-			}
-			o.What = what + until.AsTime().Format("2006-01-02 15:04 UTC")
+	for _, state := range list {
+		b := api.OverrideOf(state)
+		if b.Over(s.Now().UnixNano()) {
+			continue
+		}
+		o := override{Node: b.Node, What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time)}
+		until := func(what string, ns int64) {
+			o.What = what + " until " + time.Unix(0, ns).UTC().Format("2006-01-02 15:04 UTC")
+		}
+		switch {
+		case b.Kill:
+		case b.AvoidedUntil != 0:
+			until("avoided by retries", b.AvoidedUntil)
+		case b.TrustedUntil != 0:
+			until("trusted", b.TrustedUntil)
+		case b.Category != "":
+			until("held after failures of category "+b.Cause(), b.HeldUntil)
+		default:
+			until("paused", b.PausedUntil)
 		}
 		if o.Node != "" {
 			all = append(all, o)

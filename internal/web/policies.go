@@ -97,7 +97,7 @@ func budgetsOf(snap *policylog.Snapshot) table {
 		}
 		t.Rows = append(t.Rows, []cell{
 			linked(b.Name, link("/policy", "kind", policyfile.KindBudget, "name", b.Name)), queue,
-			number(strconv.FormatFloat(float64(b.Ratio)/1000, 'f', -1, 64)), number(fmt.Sprint(b.Floor)), number(b.Window.String()), text(beyond), text(mode),
+			number(policyfile.Thousandths(b.Ratio)), number(fmt.Sprint(b.Floor)), number(b.Window.String()), text(beyond), text(mode),
 		})
 	}
 	return t

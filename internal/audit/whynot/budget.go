@@ -7,6 +7,7 @@ import (
 
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // Budget is what the budget that held a retry back the most said, as the decision has it (semantics.md 14). How many retries
@@ -78,11 +79,9 @@ func (p *proposer) budget() {
 	if b.Firsts > 0 {
 		firsts := uint64(b.Firsts)
 		if to := ((b.earned(was.Ratio)+1)*1000 + firsts - 1) / firsts; to <= 1000 {
-			set(Number, to-uint64(was.Ratio), "ratio", thousandths(uint32(to)), thousandths(was.Ratio))
+			set(Number, to-uint64(was.Ratio), "ratio", policyfile.Thousandths(uint32(to)), policyfile.Thousandths(was.Ratio))
 		}
 	}
 	set(Action, 0, "whenExhausted", "Delay", "Refuse")
 	set(Setup, 0, "mode", "Shadow", "Enforce")
 }
-
-func thousandths(n uint32) string { return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) }

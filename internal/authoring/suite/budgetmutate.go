@@ -3,9 +3,9 @@ package suite
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // budget mutates a retry budget, unless no policy grants a retry that counts: then no test could tell.
@@ -31,7 +31,7 @@ func (m *mutator) budget(b *policy.Budget) {
 	m.try(b.Name, "", "is dropped", func(c content) {
 		c["retryBudgets"] = slices.DeleteFunc(c.list("retryBudgets"), func(o any) bool { return o.(map[string]any)["name"] == b.Name })
 	})
-	set("ratio is "+thousandths(ratio), "ratio", json.Number(thousandths(ratio)))
+	set("ratio is "+policyfile.Thousandths(ratio), "ratio", json.Number(policyfile.Thousandths(ratio)))
 	set("floor is one more", "floor", b.Floor+1)
 	if b.Floor > 0 {
 		set("floor is one less", "floor", b.Floor-1)
@@ -48,5 +48,3 @@ func (m *mutator) budget(b *policy.Budget) {
 		set("mode is Shadow", "mode", "Shadow")
 	}
 }
-
-func thousandths(n uint32) string { return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) }

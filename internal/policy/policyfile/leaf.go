@@ -75,7 +75,7 @@ type (
 func (f *factor) form() (string, string) {
 	return "a number with at most three decimals", "!!int !!float"
 }
-func (f *factor) text() string { return thousandthsText(uint32(*f)) }
+func (f *factor) text() string { return Thousandths(uint32(*f)) }
 func (f *factor) parse(s string) fault {
 	n, bad := parseThousandths(s, 1, 1_000_000)
 	*f = factor(n)
@@ -85,7 +85,7 @@ func (f *factor) parse(s string) fault {
 func (f *fraction) form() (string, string) {
 	return "a number with at most three decimals", "!!int !!float"
 }
-func (f *fraction) text() string { return thousandthsText(uint32(*f)) }
+func (f *fraction) text() string { return Thousandths(uint32(*f)) }
 func (f *fraction) parse(s string) fault {
 	n, bad := parseThousandths(s, 0, 1)
 	*f = fraction(n)
@@ -110,7 +110,8 @@ func parseThousandths(s string, least, most uint64) (uint64, fault) {
 	return n, fault{}
 }
 
-func thousandthsText(n uint32) string {
+// Thousandths writes a number of thousandths as files do: 1500 as 1.5.
+func Thousandths(n uint32) string {
 	s := fmt.Sprintf("%d.%03d", n/1000, n%1000)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -260,6 +261,26 @@ func (o *Override) Over(now int64) bool {
 
 // Cause names the category of the breaker that the override opens, and its subcategory if it has one.
 func (o *Override) Cause() string { return strings.TrimSuffix(o.Category+"/"+o.Subcategory, "/") }
+
+// Effect says what the override does: "retries of queue ml are killed".
+func (o *Override) Effect() string {
+	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
+	where := "all queues"
+	if o.Queue != "" {
+		where = "queue " + o.Queue
+	}
+	switch {
+	case o.TrustedUntil != 0:
+		return fmt.Sprintf("node %s is trusted until %s", o.Node, at(o.TrustedUntil))
+	case o.Node != "":
+		return fmt.Sprintf("retries avoid node %s until %s", o.Node, at(o.AvoidedUntil))
+	case o.Category != "":
+		return fmt.Sprintf("retries of %s after failures of category %s are held until %s", where, o.Cause(), at(o.HeldUntil))
+	case o.Kill:
+		return fmt.Sprintf("retries of %s are killed", where)
+	}
+	return fmt.Sprintf("retries of %s are paused until %s", where, at(o.PausedUntil))
+}
 
 // SameBreaker says whether both open a breaker of the same cause.
 func (o *Override) SameBreaker(other *Override) bool {
