@@ -213,7 +213,9 @@ func decodeJob(id string, b []byte) (*Job, error) {
 	j := &Job{ID: id}
 	if len(b) > 0 && b[0] == ordered {
 		d.b = b[1:]
-		j.Orders = d.strings()
+		if j.Orders = d.strings(); len(j.Orders) == 0 { // then it would be of version 1
+			d.fail()
+		}
 	} else if err := d.version(jobVersion, "job"); err != nil {
 		return nil, err
 	}

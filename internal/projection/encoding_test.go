@@ -144,10 +144,19 @@ func damage(t *rapid.T, b []byte, decode func([]byte) error) {
 			t.Fatalf("the first %d of %d bytes: %v, want ErrCorrupt", n, len(b), err)
 		}
 	}
-	for _, other := range [][]byte{append(slices.Clip(b), 0), append([]byte{b[0] + 1}, b[1:]...)} {
+	for _, other := range [][]byte{append(slices.Clip(b), 0), append([]byte{ordered + 1}, b[1:]...)} {
 		if err := decode(other); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%x: %v, want ErrCorrupt", other, err)
 		}
+	}
+}
+
+// TestOrderedWithoutOrders: a job without orders is written in version 1 only, so in version 2 it is not what was written.
+func TestOrderedWithoutOrders(t *testing.T) {
+	b := appendJob(nil, &Job{ID: "j", Queue: "q"})
+	b = append([]byte{ordered, 0}, b[1:]...)
+	if j, err := decodeJob("j", b); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%x: %+v, %v, want ErrCorrupt", b, j, err)
 	}
 }
 
