@@ -60,13 +60,20 @@ func (e *Envelope) Append(b []byte) []byte {
 }
 
 func (e *Envelope) appendHead(b []byte) []byte {
-	b = appendUint(b, 1, e.Seq)
-	b = appendBytes(b, 2, e.Link[:])
-	b = appendUint(b, 3, e.Epoch)
-	b = appendBytes(b, 4, e.Owner[:])
-	b = appendPosition(b, 5, e.InFrom)
-	b = appendPosition(b, 6, e.InTo)
-	return appendUint(b, 7, e.InCount)
+	w := wire{b: b}
+	e.head(&w)
+	return w.b
+}
+
+// head is the fields before the records.
+func (e *Envelope) head(w *wire) {
+	w.uint(1, &e.Seq)
+	w.fixed(2, e.Link[:])
+	w.uint(3, &e.Epoch)
+	w.fixed(4, e.Owner[:])
+	w.position(5, &e.InFrom)
+	w.position(6, &e.InTo)
+	w.uint(7, &e.InCount)
 }
 
 func appendRecordHead(b, r []byte) []byte {
@@ -102,14 +109,18 @@ func DecodeEnvelope(b []byte) (*Envelope, error) {
 // from decodes into an empty envelope.
 func (e *Envelope) from(b []byte) error {
 	e.InFrom, e.InTo = eventlog.Start, eventlog.Start
-	f := wireField{rest: b} // a loop: eachField would allocate it
-	for f.next() {
-		if err := e.set(&f); err != nil {
-			return fmt.Errorf("envelope: %w", err)
-		}
+	var w wire
+	w.read(b)
+	e.head(&w)
+	for w.take(8, protowire.BytesType) {
+		e.Records = append(e.Records, w.bytes)
+		w.next()
 	}
-	if f.malformed != nil {
-		return fmt.Errorf("envelope: %w", f.malformed)
+	if w.take(9, protowire.VarintType) { // the checksum, which the one encoding must have
+		w.next()
+	}
+	if err := w.done(); err != nil {
+		return fmt.Errorf("envelope: %w", err)
 	}
 	if e.Seq == 0 || e.Epoch == 0 || e.InTo.Compare(e.InFrom) < 0 || (e.InCount == 0) != (e.InTo == e.InFrom) && !e.skips() {
 		return fmt.Errorf("envelope: %w: seq %d of epoch %d covers %d messages from %v to %v", ErrMalformed, e.Seq, e.Epoch, e.InCount, e.InFrom, e.InTo)
@@ -118,34 +129,6 @@ func (e *Envelope) from(b []byte) error {
 		return fmt.Errorf("envelope: %w: not in the one encoding", ErrMalformed)
 	}
 	return nil
-}
-
-func (e *Envelope) set(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.uint64To(&e.Seq)
-	case 2:
-		return f.fixedTo(e.Link[:])
-	case 3:
-		return f.uint64To(&e.Epoch)
-	case 4:
-		return f.fixedTo(e.Owner[:])
-	case 5:
-		return f.positionTo(&e.InFrom)
-	case 6:
-		return f.positionTo(&e.InTo)
-	case 7:
-		return f.uint64To(&e.InCount)
-	case 8:
-		if f.typ != protowire.BytesType {
-			return f.wrongType()
-		}
-		e.Records = append(e.Records, f.bytes)
-		return nil
-	case 9: // the checksum, which the one encoding must have
-		return nil
-	}
-	return f.unknown()
 }
 
 // Decode decodes the envelope's records. Activations must come first, and a claim or

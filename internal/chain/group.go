@@ -3,8 +3,6 @@ package chain
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
 )
@@ -156,331 +154,88 @@ func newGroupRecord(n fieldNumber) Record {
 	return nil
 }
 
-func (m *Member) append(b []byte, n fieldNumber) []byte {
-	return appendMessage(b, n, 1, func(b []byte) []byte {
-		b = appendString(b, 1, m.Group)
-		b = appendString(b, 2, m.Part)
-		b = appendUint(b, 3, uint64(m.Replica))
-		b = appendUint(b, 4, uint64(m.Index))
-		return appendUint(b, 5, uint64(m.Generation))
-	})
+func (m *Member) fields(w *wire) {
+	w.string(1, &m.Group)
+	w.string(2, &m.Part)
+	w.uint32(3, &m.Replica)
+	w.uint32(4, &m.Index)
+	w.uint32(5, &m.Generation)
 }
 
-func (f *wireField) memberTo(m *Member) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	*m = Member{}
-	return eachField(f.bytes, func(f *wireField) error {
-		switch f.number {
-		case 1:
-			return f.stringTo(&m.Group)
-		case 2:
-			return f.stringTo(&m.Part)
-		case 3:
-			return f.uint32To(&m.Replica)
-		case 4:
-			return f.uint32To(&m.Index)
-		case 5:
-			return f.uint32To(&m.Generation)
-		}
-		return f.unknown()
-	})
+func (v *GroupVerdict) fields(w *wire) {
+	enum(w, 1, &v.Reason)
+	enum(w, 2, &v.Action)
+	w.string(3, &v.Rule)
+	w.uint32(4, &v.RestartsUsed)
+	w.uint32(5, &v.MaxRestarts)
+	w.bool(6, &v.Keep)
+	w.bool(7, &v.Refused)
+	w.bool(8, &v.Noted)
 }
 
-func (v *GroupVerdict) append(b []byte, n fieldNumber) []byte {
-	return appendMessage(b, n, 1, func(b []byte) []byte {
-		b = appendUint(b, 1, uint64(v.Reason))
-		b = appendUint(b, 2, uint64(v.Action))
-		b = appendString(b, 3, v.Rule)
-		b = appendUint(b, 4, uint64(v.RestartsUsed))
-		b = appendUint(b, 5, uint64(v.MaxRestarts))
-		b = appendBool(b, 6, v.Keep)
-		b = appendBool(b, 7, v.Refused)
-		return appendBool(b, 8, v.Noted)
-	})
-}
-
-func (f *wireField) verdictTo(v *GroupVerdict) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	*v = GroupVerdict{}
-	return eachField(f.bytes, func(f *wireField) error {
-		switch f.number {
-		case 1:
-			return setEnum(f, &v.Reason)
-		case 2:
-			return setEnum(f, &v.Action)
-		case 3:
-			return f.stringTo(&v.Rule)
-		case 4:
-			return f.uint32To(&v.RestartsUsed)
-		case 5:
-			return f.uint32To(&v.MaxRestarts)
-		case 6:
-			return f.boolTo(&v.Keep)
-		case 7:
-			return f.boolTo(&v.Refused)
-		case 8:
-			return f.boolTo(&v.Noted)
-		}
-		return f.unknown()
-	})
-}
-
-// setGroupField sets the fields of a decision that are about its group, or about budgets.
-func (d *Decision) setGroupField(f *wireField) error {
-	switch f.number {
-	case 30:
-		d.Member = &Member{}
-		return f.memberTo(d.Member)
-	case 31:
-		d.Group = &GroupVerdict{}
-		return f.verdictTo(d.Group)
-	case 32:
-		d.Budget = &policy.BudgetUse{}
-		return f.budgetUseTo(d.Budget)
-	}
-	return f.unknown()
-}
-
-func (r *GroupBound) appendBody(b []byte) []byte {
-	b = appendPosition(b, 1, r.Position)
-	b = appendString(b, 2, r.Queue)
-	b = appendString(b, 3, r.JobSet)
-	b = appendString(b, 4, r.Group)
-	b = appendString(b, 5, r.JobID)
-	b = appendString(b, 6, r.Policy)
-	b = appendBytes(b, 7, r.Digest[:])
-	for i := range r.Shape.Parts {
-		p := &r.Shape.Parts[i]
-		b = appendMessage(b, 8, 1, func(b []byte) []byte {
-			b = appendString(b, 1, p.Name)
-			b = appendUint(b, 2, uint64(p.Replicas))
-			b = appendUint(b, 3, uint64(p.Members))
-			b = appendUint(b, 4, uint64(p.MinMembers))
-			b = appendIndexes(b, 5, p.After)
-			b = appendUint(b, 6, uint64(p.Parallelism))
-			b = appendIndexes(b, 7, p.AfterReady)
-			for _, rule := range p.SuccessRules {
-				b = appendMessage(b, 8, 1, func(b []byte) []byte {
-					return appendUint(appendString(b, 1, rule.Indexes.String()), 2, uint64(rule.Count))
-				})
+func (r *GroupBound) fields(w *wire) {
+	w.position(1, &r.Position)
+	w.string(2, &r.Queue)
+	w.string(3, &r.JobSet)
+	w.string(4, &r.Group)
+	w.string(5, &r.JobID)
+	w.string(6, &r.Policy)
+	w.fixed(7, r.Digest[:])
+	list(w, 8, &r.Shape.Parts, func(p *policy.ShapePart) {
+		w.string(1, &p.Name)
+		w.uint32(2, &p.Replicas)
+		w.uint32(3, &p.Members)
+		w.uint32(4, &p.MinMembers)
+		w.indexes(5, &p.After)
+		w.uint32(6, &p.Parallelism)
+		w.indexes(7, &p.AfterReady)
+		list(w, 8, &p.SuccessRules, func(rule *policy.SuccessRule) {
+			indexes := rule.Indexes.String()
+			if w.string(1, &indexes); w.decodes {
+				rule.Indexes = policy.ParseIndexes(indexes)
 			}
-			return b
+			w.uint32(2, &rule.Count)
 		})
-	}
-	b = appendUint(b, 9, uint64(r.MaxRestarts))
-	b = appendBool(b, 10, r.Shape.Success.Any)
-	return appendIndexes(b, 11, r.Shape.Success.Parts)
-}
-
-// appendIndexes appends indexes of parts, 0 too.
-func appendIndexes(b []byte, n fieldNumber, parts []uint32) []byte {
-	for _, part := range parts {
-		b = protowire.AppendVarint(appendTag(b, n, protowire.VarintType), uint64(part))
-	}
-	return b
-}
-
-// indexTo appends the index of a part.
-func (f *wireField) indexTo(parts *[]uint32) error {
-	var part uint32
-	err := f.uint32To(&part)
-	*parts = append(*parts, part)
-	return err
-}
-
-func (r *GroupBound) setField(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.positionTo(&r.Position)
-	case 2:
-		return f.stringTo(&r.Queue)
-	case 3:
-		return f.stringTo(&r.JobSet)
-	case 4:
-		return f.stringTo(&r.Group)
-	case 5:
-		return f.stringTo(&r.JobID)
-	case 6:
-		return f.stringTo(&r.Policy)
-	case 7:
-		return f.fixedTo(r.Digest[:])
-	case 8:
-		var p policy.ShapePart
-		if err := f.partTo(&p); err != nil {
-			return err
-		}
-		r.Shape.Parts = append(r.Shape.Parts, p)
-		return nil
-	case 9:
-		return f.uint32To(&r.MaxRestarts)
-	case 10:
-		return f.boolTo(&r.Shape.Success.Any)
-	case 11:
-		return f.indexTo(&r.Shape.Success.Parts)
-	}
-	return f.unknown()
-}
-
-func (f *wireField) partTo(p *policy.ShapePart) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	return eachField(f.bytes, func(f *wireField) error {
-		switch f.number {
-		case 1:
-			return f.stringTo(&p.Name)
-		case 2:
-			return f.uint32To(&p.Replicas)
-		case 3:
-			return f.uint32To(&p.Members)
-		case 4:
-			return f.uint32To(&p.MinMembers)
-		case 5:
-			return f.indexTo(&p.After)
-		case 6:
-			return f.uint32To(&p.Parallelism)
-		case 7:
-			return f.indexTo(&p.AfterReady)
-		case 8:
-			p.SuccessRules = append(p.SuccessRules, policy.SuccessRule{})
-			return f.successRuleTo(&p.SuccessRules[len(p.SuccessRules)-1])
-		}
-		return f.unknown()
 	})
+	w.uint32(9, &r.MaxRestarts)
+	w.bool(10, &r.Shape.Success.Any)
+	w.indexes(11, &r.Shape.Success.Parts)
 }
 
-func (f *wireField) successRuleTo(r *policy.SuccessRule) error {
-	if f.typ != protowire.BytesType {
-		return f.wrongType()
-	}
-	return eachField(f.bytes, func(f *wireField) error {
-		switch f.number {
-		case 1:
-			var s string
-			err := f.stringTo(&s)
-			r.Indexes = policy.ParseIndexes(s)
-			return err
-		case 2:
-			return f.uint32To(&r.Count)
-		}
-		return f.unknown()
-	})
+func (r *GroupFinding) fields(w *wire) {
+	w.position(1, &r.Position)
+	w.string(2, &r.Queue)
+	w.string(3, &r.JobSet)
+	w.string(4, &r.Group)
+	w.string(5, &r.JobID)
+	enum(w, 6, &r.Reason)
 }
 
-func (r *GroupFinding) appendBody(b []byte) []byte {
-	b = appendPosition(b, 1, r.Position)
-	b = appendString(b, 2, r.Queue)
-	b = appendString(b, 3, r.JobSet)
-	b = appendString(b, 4, r.Group)
-	b = appendString(b, 5, r.JobID)
-	return appendUint(b, 6, uint64(r.Reason))
+func (r *MemberChange) fields(w *wire) {
+	w.position(1, &r.Position)
+	w.string(2, &r.Queue)
+	w.string(3, &r.JobSet)
+	w.string(4, &r.JobID)
+	w.string(5, &r.RunID)
+	w.message(6, 1, func() { r.Member.fields(w) })
+	w.int(7, &r.RetryAfter)
 }
 
-func (r *GroupFinding) setField(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.positionTo(&r.Position)
-	case 2:
-		return f.stringTo(&r.Queue)
-	case 3:
-		return f.stringTo(&r.JobSet)
-	case 4:
-		return f.stringTo(&r.Group)
-	case 5:
-		return f.stringTo(&r.JobID)
-	case 6:
-		return setEnum(f, &r.Reason)
-	}
-	return f.unknown()
+func (r *UnitEnded) fields(w *wire) {
+	w.position(1, &r.Position)
+	w.string(2, &r.Queue)
+	w.string(3, &r.JobSet)
+	w.message(4, 1, func() { r.Member.fields(w) })
+	w.bool(5, &r.Succeeded)
+	w.message(6, 1, func() { r.Verdict.fields(w) })
 }
 
-func (r *MemberChange) appendBody(b []byte) []byte {
-	b = appendPosition(b, 1, r.Position)
-	b = appendString(b, 2, r.Queue)
-	b = appendString(b, 3, r.JobSet)
-	b = appendString(b, 4, r.JobID)
-	b = appendString(b, 5, r.RunID)
-	b = r.Member.append(b, 6)
-	return appendInt(b, 7, r.RetryAfter)
-}
-
-func (r *MemberChange) setField(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.positionTo(&r.Position)
-	case 2:
-		return f.stringTo(&r.Queue)
-	case 3:
-		return f.stringTo(&r.JobSet)
-	case 4:
-		return f.stringTo(&r.JobID)
-	case 5:
-		return f.stringTo(&r.RunID)
-	case 6:
-		return f.memberTo(&r.Member)
-	case 7:
-		return f.int64To(&r.RetryAfter)
-	}
-	return f.unknown()
-}
-
-func (r *UnitEnded) appendBody(b []byte) []byte {
-	b = appendPosition(b, 1, r.Position)
-	b = appendString(b, 2, r.Queue)
-	b = appendString(b, 3, r.JobSet)
-	b = r.Member.append(b, 4)
-	b = appendBool(b, 5, r.Succeeded)
-	return r.Verdict.append(b, 6)
-}
-
-func (r *UnitEnded) setField(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.positionTo(&r.Position)
-	case 2:
-		return f.stringTo(&r.Queue)
-	case 3:
-		return f.stringTo(&r.JobSet)
-	case 4:
-		return f.memberTo(&r.Member)
-	case 5:
-		return f.boolTo(&r.Succeeded)
-	case 6:
-		return f.verdictTo(&r.Verdict)
-	}
-	return f.unknown()
-}
-
-func (r *GroupEnded) appendBody(b []byte) []byte {
-	b = appendPosition(b, 1, r.Position)
-	b = appendString(b, 2, r.Queue)
-	b = appendString(b, 3, r.JobSet)
-	b = appendString(b, 4, r.Group)
-	b = appendUint(b, 5, uint64(r.State))
-	b = appendUint(b, 6, uint64(r.Reason))
-	return appendString(b, 7, r.Rule)
-}
-
-func (r *GroupEnded) setField(f *wireField) error {
-	switch f.number {
-	case 1:
-		return f.positionTo(&r.Position)
-	case 2:
-		return f.stringTo(&r.Queue)
-	case 3:
-		return f.stringTo(&r.JobSet)
-	case 4:
-		return f.stringTo(&r.Group)
-	case 5:
-		return setEnum(f, &r.State)
-	case 6:
-		return setEnum(f, &r.Reason)
-	case 7:
-		return f.stringTo(&r.Rule)
-	}
-	return f.unknown()
+func (r *GroupEnded) fields(w *wire) {
+	w.position(1, &r.Position)
+	w.string(2, &r.Queue)
+	w.string(3, &r.JobSet)
+	w.string(4, &r.Group)
+	enum(w, 5, &r.State)
+	enum(w, 6, &r.Reason)
+	w.string(7, &r.Rule)
 }

@@ -18,8 +18,6 @@ type Record interface {
 	// therefore part of the running hash.
 	FromInput() bool
 	field() fieldNumber
-	appendBody(b []byte) []byte
-	setField(f *wireField) error
 }
 
 // Decision is the verdict on one failed run (semantics.md 11).
