@@ -62,13 +62,13 @@ func (a *Account) Ask(now int64, partitions uint32) Answer {
 		out.At = a.floorAt(now, share)
 	}
 	if out.At == now {
-		used := 0
-		for _, at := range a.Floor {
+		over, _ := slices.BinarySearchFunc(a.Floor, now, func(at, now int64) int {
 			if plus(at, a.Window) > now {
-				used++
+				return 1
 			}
-		}
-		out.Left = uint32(max(0, share-used))
+			return -1
+		})
+		out.Left = uint32(max(0, share-(len(a.Floor)-over)))
 	}
 	if earned := firsts * uint64(a.Ratio) / 1000; earned > retries {
 		out.At, out.Paid, out.Left = now, true, saturated(uint64(out.Left)+earned-retries)

@@ -16,6 +16,12 @@ import (
 
 const budgetVersion = 1
 
+// account is one that is written when it has changed.
+type account struct {
+	budget.Account
+	changed bool
+}
+
 // Budgets returns the budgets in force, by name.
 func (s *State) Budgets() []policy.Budget {
 	var all []policy.Budget
@@ -33,18 +39,15 @@ func (s *State) SetBudgets(budgets []policy.Budget) {
 	was := s.accounts
 	s.accounts = nil
 	for _, b := range budgets {
-		a := &budget.Account{Budget: b}
-		if i := slices.IndexFunc(was, func(w *budget.Account) bool { return w.Name == b.Name && w.Window == b.Window && w.Queue == b.Queue }); i >= 0 {
+		a := &account{Account: budget.Account{Budget: b}, changed: true}
+		if i := slices.IndexFunc(was, func(w *account) bool { return w.Name == b.Name && w.Window == b.Window && w.Queue == b.Queue }); i >= 0 {
 			a.Counts, a.Floor = was[i].Counts, was[i].Floor
 		}
 		s.accounts = append(s.accounts, a)
 	}
-	slices.SortFunc(s.accounts, func(a, b *budget.Account) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.accounts, func(a, b *account) int { return strings.Compare(a.Name, b.Name) })
 	for _, a := range was {
-		s.spent = append(s.spent, a.Name)
-	}
-	for _, a := range s.accounts {
-		s.spent = append(s.spent, a.Name)
+		s.endedBudgets = append(s.endedBudgets, a.Name)
 	}
 }
 
@@ -52,12 +55,16 @@ func (s *State) SetBudgets(budgets []policy.Budget) {
 // most, and the time before which those that are not in shadow grant none. The partition is one of so many.
 func (s *State) AskBudgets(queue string, partitions uint32) (use *policy.BudgetUse, from int64) {
 	from = NoWatermark
+	if len(s.accounts) == 0 {
+		return nil, from
+	}
+	var hardest policy.BudgetUse
 	for _, a := range s.accounts {
 		if !a.Of(queue) {
 			continue
 		}
 		answer := a.Ask(s.Watermark, partitions)
-		one := &policy.BudgetUse{Budget: a.Name, Effect: policy.BudgetGranted, Noted: a.Shadow, Firsts: answer.Firsts, Left: answer.Left, At: answer.At}
+		one := policy.BudgetUse{Budget: a.Name, Effect: policy.BudgetGranted, Noted: a.Shadow, Firsts: answer.Firsts, Left: answer.Left, At: answer.At}
 		if answer.Exhausted(s.Watermark) {
 			one.Effect = policy.BudgetDelayed
 			if a.Refuse {
@@ -67,8 +74,9 @@ func (s *State) AskBudgets(queue string, partitions uint32) (use *policy.BudgetU
 		if one.Effect == policy.BudgetDelayed && !one.Noted {
 			from = max(from, one.At)
 		}
-		if use == nil || harder(one, use) {
-			use = one
+		if use == nil || harder(&one, use) {
+			hardest = one
+			use = &hardest
 		}
 	}
 	return use, from
@@ -92,7 +100,7 @@ func (s *State) spend(queue string, inShadow bool) {
 	for _, a := range s.accounts {
 		if a.Of(queue) && (a.Queue != "" || !inShadow) {
 			a.Spend(s.Watermark, s.msg.features.Partitions)
-			s.spent = append(s.spent, a.Name)
+			a.changed = true
 		}
 	}
 }
@@ -102,28 +110,28 @@ func (s *State) firstRun(queue string) {
 	for _, a := range s.accounts {
 		if a.Of(queue) {
 			a.First(s.Watermark)
-			s.spent = append(s.spent, a.Name)
+			a.changed = true
 		}
 	}
 }
 
 // flushBudgets writes the accounts that changed.
 func (s *State) flushBudgets(b Batch) error {
-	slices.Sort(s.spent)
-	for _, name := range slices.Compact(s.spent) {
-		key := append([]byte{budgetKey}, name...)
-		i := slices.IndexFunc(s.accounts, func(a *budget.Account) bool { return a.Name == name })
-		var err error
-		if i < 0 {
-			err = b.Delete(key)
-		} else {
-			err = b.Set(key, appendAccount(nil, s.accounts[i]))
-		}
-		if err != nil {
+	for _, name := range s.endedBudgets {
+		if err := b.Delete(append([]byte{budgetKey}, name...)); err != nil {
 			return fmt.Errorf("write budget %s: %w", name, err)
 		}
 	}
-	s.spent = s.spent[:0]
+	s.endedBudgets = nil
+	for _, a := range s.accounts {
+		if !a.changed {
+			continue
+		}
+		a.changed = false
+		if err := b.Set(append([]byte{budgetKey}, a.Name...), appendAccount(nil, &a.Account)); err != nil {
+			return fmt.Errorf("write budget %s: %w", a.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -132,7 +140,7 @@ func (s *State) loadBudgets() (err error) {
 	scanned := s.kv.Scan(from, after(from), func(key, value []byte) bool {
 		var a *budget.Account
 		if a, err = decodeAccount(string(key[1:]), bytes.Clone(value)); err == nil {
-			s.accounts = append(s.accounts, a)
+			s.accounts = append(s.accounts, &account{Account: *a})
 		}
 		return err == nil
 	})

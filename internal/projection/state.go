@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
-
-	"github.com/refloat/refloat/internal/budget"
 )
 
 // KV is the store from which State loads what is not in memory.
@@ -71,8 +69,8 @@ type State struct {
 
 	places map[Place]*Place // see place
 
-	accounts []*budget.Account // by name
-	spent    []string          // names of accounts that changed since the last flush
+	accounts     []*account // by name
+	endedBudgets []string   // that the store may still have
 }
 
 // entry is one job in the cache. If job is nil, the job is not kept.
