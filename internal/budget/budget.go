@@ -113,6 +113,9 @@ func (a *Account) Spend(now int64, partitions uint32) {
 // count returns the count of the slice of a moment, without those that no window has any more.
 func (a *Account) count(now int64) *Count {
 	at := a.slice(now)
+	if n := len(a.Counts); n > 0 && a.Counts[n-1].Slice == at && a.Counts[0].Slice > at-Slices { // nearly always
+		return &a.Counts[n-1]
+	}
 	a.Counts = slices.DeleteFunc(a.Counts, func(c Count) bool { return c.Slice <= at-Slices })
 	i, found := slices.BinarySearchFunc(a.Counts, at, func(c Count, at int64) int { return cmp.Compare(c.Slice, at) })
 	if !found {
