@@ -28,7 +28,7 @@ const module = "github.com/refloat/refloat"
 // lines above its own, never one beside it or below it. A new package takes a
 // place here, argued in its commit.
 var layers = []string{
-	"events/pb internal/api/jobs/pb internal/api/pb internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/plural internal/policy internal/schedulerdb/pb internal/schedulerdb/schema internal/simulate/scheduling internal/suggest",
+	"events/pb internal/api/jobs/pb internal/api/pb internal/checkpoint internal/dirlock internal/eventlog internal/jobdb/pgerror internal/notify internal/plural internal/policy internal/schedulerdb/pb internal/schedulerdb/schema internal/simulate/scheduling internal/suggest",
 	"events internal/budget internal/checkpoint/storage internal/eventlog/filelog internal/eventlog/pulsarlog internal/eventlog/recording internal/eventlog/topiccopy internal/placement internal/policy/policyfile internal/protection",
 	"internal/authoring/lint internal/chain internal/policylog internal/group internal/schedulerdb",
 	"internal/api internal/chain/follow internal/convert internal/jobdb internal/projection internal/schedulerdb/pgstore",
@@ -60,7 +60,7 @@ var drivers = map[string]string{
 	"github.com/KimMachineGun/automemlimit":  "internal/app",
 	"github.com/agnivade/levenshtein":        "internal/suggest",
 	"github.com/apache/pulsar-client-go":     "internal/eventlog/pulsarlog internal/placement internal/doctor internal/armada/cutover",
-	"github.com/cenkalti/backoff/v5":         "internal/app",
+	"github.com/cenkalti/backoff/v5":         "internal/app internal/notify",
 	"github.com/cockroachdb/pebble/v2":       "internal/archive internal/eventlog/filelog internal/projection internal/app cmd/refloatctl",
 	"github.com/coreos/go-oidc/v3":           "internal/api cmd/refloatctl",
 	"github.com/dustin/go-humanize":          "internal/app",

@@ -22,6 +22,7 @@ import (
 type flags struct {
 	api         *apiflags.Serve
 	follow      *apiflags.Follow
+	notify      *apiflags.Notify
 	jobs        string // job database from which questions are answered
 	history     string
 	checkpoints string // a URL
@@ -31,6 +32,7 @@ func (f *flags) bind(cmd *cobra.Command, c *app.Config) {
 	set := cmd.Flags()
 	f.api = apiflags.BindServe(cmd, "")
 	f.follow = apiflags.BindFollow(cmd)
+	f.notify = apiflags.BindNotify(cmd)
 	set.StringVar(&f.jobs, "job-db", "", "job database from which the API answers questions about jobs: sqlite:///path or postgres://… (default: none)")
 	settings.Secret(cmd, "job-db")
 	set.StringVar(&c.Policies, "policies", "", "policy file, or directory of policy files; changes are published")
@@ -62,6 +64,9 @@ func (f *flags) complete(cmd *cobra.Command, c *app.Config) (err error) {
 	c.API.Program = cmd.Root().Version
 	if c.API.JobDB = f.jobs; f.jobs != "" && c.API.Listen == "" {
 		return errors.New("--job-db is what the API answers from: give --api ADDRESS too")
+	}
+	if c.Notify, err = f.notify.Receiver(); err != nil {
+		return err
 	}
 	c.Follow, err = f.follow.Source(c.Policies)
 	return err

@@ -110,7 +110,7 @@ type exportFlags struct {
 
 func (f *exportFlags) bindExport(cmd *cobra.Command, list string) {
 	f.bindList(cmd, list)
-	for _, name := range []string{"watch", "every", "continue", "output"} {
+	for _, name := range []string{"watch", "every", "continue", "output", "server"} {
 		_ = cmd.Flags().MarkHidden(name)
 	}
 	cmd.Flags().StringVar(&f.format, "format", "", "parquet or csv (default: by the name of --out, else csv)")
@@ -123,6 +123,9 @@ func (f *exportFlags) bindExport(cmd *cobra.Command, list string) {
 func (f *exportFlags) checkExport() (err error) {
 	if f.watch || f.ask.Continue != "" || f.output != show.FormTable {
 		return usageError{errors.New("export writes one file: it takes none of -o, --watch and --continue")}
+	}
+	if f.onServer() {
+		return usageError{errors.New("export reads the job database itself: give --data DIR or --job-db URL instead of --server")}
 	}
 	if f.format == "" {
 		f.format = cmp.Or(strings.TrimPrefix(filepath.Ext(f.out), "."), formatCSV)

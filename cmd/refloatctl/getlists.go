@@ -154,12 +154,17 @@ effect.`,
 		switch {
 		case last < 0:
 			return usageError{fmt.Errorf("--last %d: want 1 or more, or 0 for all", last)}
-		case last > 0 && (f.ask.Limit > 0 || f.watch || f.ask.Sort != "" || f.ask.Continue != ""):
-			return usageError{errors.New("--last is an order and a limit: it goes with none of --sort, --limit, --continue and --watch")}
+		case last > 0 && (f.ask.Limit > 0 || f.ask.Sort != "" || f.ask.Continue != ""):
+			return usageError{errors.New("--last is an order and a limit: it goes with none of --sort, --limit and --continue")}
+		case last > 0 && f.watch && !f.ask.Streams():
+			return usageError{errors.New("--last with --watch goes only with --queue, --job-set, --job, --code, --policy and --rule")}
 		case all:
 			return allRecords(cmd, &f, last)
-		case f.watch && f.streams():
-			return watchDecisions(cmd, &f, &l.rows)
+		case f.watch && f.ask.Streams():
+			if !cmd.Flags().Changed("last") {
+				last = -1
+			}
+			return watchDecisions(cmd, &f, &l.rows, last)
 		case last > 0:
 			l.ask = func(from query.Answers, ctx context.Context, of *query.List, visit func(*audit.Decision) error) (string, error) {
 				return "", query.LastDecisions(ctx, from, of, last, visit)
@@ -169,27 +174,22 @@ effect.`,
 	}
 	cmd.Flags().StringVar(&f.ask.JobID, "job", "", "only decisions on this job")
 	cmd.Flags().BoolVar(&all, "all", false, "also print records that are not decisions")
-	cmd.Flags().IntVar(&last, "last", 0, "only the last N decisions")
+	cmd.Flags().IntVar(&last, "last", 0, "only the last N decisions; with --watch, those first (default: all)")
 	completeFlag(cmd, "job", lookup(jobIDs).by(&f.deployment))
 	return cmd
 }
 
-// streams reports whether a server streams the decisions that are watched: it selects by fewer criteria than a list.
-func (f *listFlags) streams() bool {
-	rest := f.ask.Criteria
-	rest.Queue, rest.JobSet, rest.JobID, rest.Policy, rest.Rule = "", "", "", "", ""
-	return f.onServer() && rest.Empty() && f.ask.Sort == ""
-}
-
-// watchDecisions prints decisions, and those that come as the server streams them.
-func watchDecisions(cmd *cobra.Command, f *listFlags, rows *show.Rows[*audit.Decision]) error {
+// watchDecisions prints the last decisions (all if last is negative), and those that come.
+func watchDecisions(cmd *cobra.Command, f *listFlags, rows *show.Rows[*audit.Decision], last int) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	row, end, err := rows.Printer(out, f.output)
 	if err != nil {
 		return usageError{err}
 	}
-	f.remote.timeout = 0
-	err = f.remote.questions().WatchDecisions(cmd.Context(), &f.ask, row, func() error { return errors.Join(end(), out.Flush()) })
+	if f.onServer() {
+		f.remote.timeout = 0
+	}
+	err = f.answers(nil).WatchDecisions(cmd.Context(), &f.ask, last, f.every, row, func() error { return errors.Join(end(), out.Flush()) })
 	if cmd.Context().Err() != nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -12,10 +13,10 @@ import (
 
 // commandGroups are the commands by what one does with them, in the order of the help.
 var commandGroups = []struct{ title, commands string }{
-	{"Look at jobs and decisions:", "get search explain top tail export"},
-	{"Write and test policies:", "init fmt lint eval test diff whatif shadow simulate convert schema explain-field"},
+	{"Look at jobs and decisions:", "get search explain top export"},
+	{"Write and test policies:", "init fmt lint eval test diff whatif shadow simulate convert schema"},
 	{"Change what is in force:", "apply delete history rollback kill pause resume open close avoid trust retry give-up start"},
-	{"Run and check a deployment:", "up doctor topics cutover verify jobdb login logout"},
+	{"Run and check a deployment:", "up doctor topics cutover verify login logout"},
 	{"Copy histories:", "archive record import feed replay"},
 }
 
@@ -31,6 +32,32 @@ func sortIntoGroups(root *cobra.Command) {
 			}
 		}
 	}
+}
+
+// formerly makes a command that goes by another name now, which it says.
+func formerly(name, now string, cmd *cobra.Command) *cobra.Command {
+	_, args, _ := strings.Cut(cmd.Use, " ")
+	cmd.Use = strings.TrimSpace(name + " " + args)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is the command %s now\n", cmd.CommandPath(), now)
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// formerNames are commands that go by another name now. The help does not list them.
+func formerNames() []*cobra.Command {
+	tail := newGetDecisions()
+	_ = tail.Flags().Set("last", "10")
+	_ = tail.Flags().Set("watch", "true")
+	jobDB := &cobra.Command{Use: "jobdb"}
+	jobDB.AddCommand(formerly("verify", "verify jobdb", newVerifyJobDB()))
+	all := []*cobra.Command{formerly("tail", "get decisions --watch --last 10", tail), jobDB, formerly("explain-field", "explain field", newExplainField())}
+	for _, cmd := range all {
+		cmd.Hidden = true
+	}
+	return all
 }
 
 const connectionTopic = "connection"

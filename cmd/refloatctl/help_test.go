@@ -26,7 +26,7 @@ func TestHelpIsGrouped(t *testing.T) {
 		}
 	}
 	for _, cmd := range root.Commands() {
-		if !grouped[cmd.Name()] {
+		if !grouped[cmd.Name()] && !cmd.Hidden {
 			t.Errorf("%s stands in no group of commandGroups", cmd.Name())
 		}
 	}
@@ -69,6 +69,7 @@ func TestExportOfUnknownName(t *testing.T) {
 	if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
 		t.Errorf("it printed %s", printed)
 	}
+	ctl(t, "export", "jobs", "--server", "127.0.0.1:1").exits(t, exitUsage).prints(t, "give --data DIR or --job-db URL instead of --server")
 }
 
 // TestRootsAtOnce: commands may be made side by side, as tests do; cobra's templates are one for the process.
@@ -83,4 +84,22 @@ func TestRootsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestWrongFile: a file of another kind is called so.
+func TestWrongFile(t *testing.T) {
+	t.Parallel()
+	recording, policies := recordingFile("plain"), filepath.Join(examplesDir, "batch.yaml")
+	for line, want := range map[string]string{
+		"lint " + recording:                                     "the file is compressed with gzip, as recordings are. fix: give a file of policies",
+		"verify --check-signature " + policies:                  "this is no signed report, as `refloatctl verify --sign` writes it",
+		"feed --data nowhere " + policies:                       "is not a recording",
+		"import --log nowhere " + policies:                      "is not a recording",
+		"test " + policies:                                      "unknown kind RetryPolicy. fix: use RetryPolicyTest",
+		"replay --policies " + policies + " --log " + recording: "no Refloat data in",
+	} {
+		if r := ctl(t, strings.Fields(line)...); r.code == exitFine || !strings.Contains(r.out+r.err, want) {
+			t.Errorf("%s: exit code %d, %s%s", line, r.code, r.out, r.err)
+		}
+	}
 }

@@ -21,24 +21,14 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-func newJobDB() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "jobdb",
-		Short: "Maintain a job database",
-		Long:  "Maintain a job database: compare it with the logs from which it is derived.",
-	}
-	cmd.AddCommand(newJobDBVerify())
-	return cmd
-}
-
 // maxNamed is how many differences of a partition are listed; further ones are only counted.
 const maxNamed = 20
 
-func newJobDBVerify() *cobra.Command {
+func newVerifyJobDB() *cobra.Command {
 	var from deployment
 	var output, archived string
 	cmd := &cobra.Command{
-		Use:   "verify (--data DIR [--job-db URL] | --pulsar URL --job-db URL)",
+		Use:   "jobdb (--data DIR [--job-db URL] | --pulsar URL --job-db URL)",
 		Short: "Compare a job database with the logs from which it is derived",
 		Long: `Derive every row again from the events, the decision log and the releases in the
 database itself, up to the position of the database, and compare it with the job
@@ -50,9 +40,9 @@ with --archive. Ingesters may run meanwhile.
 
 Exit codes: 0 equal, 1 different (` + fmt.Sprint(maxNamed) + ` differences of each partition are listed, the rest
 counted), 2 usage, 3 the logs or the database cannot be read.`,
-		Example: `  refloatctl jobdb verify --data .refloat-run
-  refloatctl jobdb verify --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://refloat@db:5432/scheduler
-  refloatctl jobdb verify --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
+		Example: `  refloatctl verify jobdb --data .refloat-run
+  refloatctl verify jobdb --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://refloat@db:5432/scheduler
+  refloatctl verify jobdb --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(from.checkLogs(), from.checkJobs()); err != nil {

@@ -95,11 +95,12 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
-	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newSearch(), newTop(), newExport(), newTail(), newLint(), newJobDB(),
+	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newSearch(), newTop(), newExport(), newLint(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
 		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume(), newOpen(), newClose(), newAvoid(), newTrust(), newRetry(), newGiveUp(), newStart(), newLogin(), newLogout())
 	root.AddCommand(newPolicyTools()...)
 	root.AddCommand(newConnectionTopic())
+	root.AddCommand(formerNames()...)
 	sortIntoGroups(root)
 	shortenHelp(root)
 	version.Add(root)
@@ -150,5 +151,5 @@ func subcommands(cmd *cobra.Command) []string {
 
 // newPolicyTools returns the commands for authors of policies.
 func newPolicyTools() []*cobra.Command {
-	return []*cobra.Command{newEval(), newTest(), newInit(), newFmt(), newDiff(), newShadow(), newSchema(), newExplainField()}
+	return []*cobra.Command{newEval(), newTest(), newInit(), newFmt(), newDiff(), newShadow(), newSchema()}
 }

@@ -330,10 +330,10 @@ func TestSchemaAndFields(t *testing.T) {
 		}
 	}
 	ctl(t, "schema", "Quee").exits(t, exitUsage).prints(t, "did you mean Queue?")
-	r := ctl(t, "explain-field", "spec.rules.backoff").exits(t, exitFine).prints(t, "KIND:     RetryPolicy", "initialDelay", "The delay before a retry")
+	r := ctl(t, "explain", "field", "spec.rules.backoff").exits(t, exitFine).prints(t, "KIND:     RetryPolicy", "initialDelay", "The delay before a retry")
 	whole := strings.Join(strings.Fields(r.out), " ")
 	if schema := ctl(t, "schema").out; !strings.Contains(schema, "The delay before a retry: the smaller of initialDelay") || !strings.Contains(whole, "The delay before a retry: the smaller of initialDelay") {
-		t.Error("schema and explain-field tell different texts")
+		t.Error("schema and explain field tell different texts")
 	}
 	ctl(t, "explain-field", "Queue.mode").exits(t, exitFine).prints(t, "Shadow")
 	ctl(t, "explain-field", "spec.bakoff").exits(t, exitUsage).prints(t, "did you mean spec.backoff?")
@@ -376,7 +376,7 @@ func TestRecord(t *testing.T) {
 // TestPolicyToolsInPipes: help has examples, and pipes get no control characters.
 func TestPolicyToolsInPipes(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"eval", "test", "test record", "init", "lint", "diff", "schema", "explain-field"} {
+	for _, args := range []string{"eval", "test", "test record", "init", "lint", "diff", "schema", "explain field"} {
 		ctl(t, append(strings.Fields(args), "--help")...).exits(t, exitFine).prints(t, "Examples:\n", "refloatctl "+args)
 	}
 	for _, args := range []string{

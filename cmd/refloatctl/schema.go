@@ -39,14 +39,14 @@ A running API serves it at /schema.json.`,
 
 func newExplainField() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain-field [KIND.]FIELD",
+		Use:   "field [KIND.]FIELD",
 		Short: "Document a field of policy files",
 		Long: `Document a field of policy files: its meaning, type, default and limits, and its
 subfields. The field is a path in a RetryPolicy, unless another kind is given as its
 first part.`,
-		Example: `  refloatctl explain-field spec.rules.backoff
-  refloatctl explain-field Queue.retryPolicies
-  refloatctl explain-field RetrySettings`,
+		Example: `  refloatctl explain field spec.rules.backoff
+  refloatctl explain field Queue.retryPolicies
+  refloatctl explain field RetrySettings`,
 		Args: argument("FIELD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, below, err := policyfile.Describe(args[0])

@@ -39,6 +39,7 @@ type upFlags struct {
 	allowEmpty             bool
 	api                    *apiflags.Serve
 	follow                 *apiflags.Follow
+	notify                 *apiflags.Notify
 }
 
 func newUp() *cobra.Command {
@@ -74,6 +75,7 @@ the file.`,
 	flags.BoolVar(&f.allowEmpty, "allow-empty", false, app.AllowEmptyUsage)
 	f.api = apiflags.BindServe(cmd, apiflags.Default)
 	f.follow = apiflags.BindFollow(cmd)
+	f.notify = apiflags.BindNotify(cmd)
 	flags.Uint32Var(&f.semantics, "semantics", 0, app.SemanticsUsage)
 	flags.IntVar(&f.partitions, "partitions", 0, "partitions of a new log (default: as many as the feeds have)")
 	flags.IntVar(&f.policySeries, "policy-series", app.DefaultPolicySeries, app.PolicySeriesUsage)
@@ -121,6 +123,10 @@ func up(cmd *cobra.Command, f upFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
+	receiver, err := f.notify.Receiver()
+	if err != nil {
+		return usageError{err}
+	}
 	served, err := f.api.API(cmd.Context())
 	if err != nil {
 		return usageError{err}
@@ -142,7 +148,7 @@ func up(cmd *cobra.Command, f upFlags) error {
 		Data: app.Dir(f.data), JobDB: f.jobDB, IngestMode: f.ingestMode, Retain: retain, Partitions: f.partitions, Policies: f.policies,
 		PolicySettle: f.settle, AllowEmpty: f.allowEmpty,
 		Feeds: f.feed, Pace: pace, Evaluate: true, Ingest: true, Semantics: f.semantics,
-		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, ExitWhenDrained: f.drained,
+		Listen: f.listen, PolicySeries: f.policySeries, API: served, Follow: follow, Notify: receiver, ExitWhenDrained: f.drained,
 		ScrubRate: int64(f.scrub * (1 << 20)), Memory: memory,
 		Progress: func(s app.Status) { fed = s; bar.Update("fed %d of %d messages", s.Fed, s.Total) },
 		Drained:  func() { drained = true },

@@ -103,6 +103,7 @@ verified, 2 usage, 3 the logs could not be read.`,
 	cmd.Flags().StringVar(&f.check, "check-signature", "", "signed report to check; if logs are given, also that they still have what it says (default: none)")
 	cmd.Flags().StringVar(&f.expected, "public-key", "", "with --check-signature: key that must have signed the report: a file (PEM), or its fingerprint (SHA256:…)")
 	addOutput(cmd, &f.output)
+	cmd.AddCommand(newVerifyJobDB())
 	return cmd
 }
 

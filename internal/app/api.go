@@ -162,6 +162,13 @@ func (f *inForce) leave(partition int) {
 	delete(f.partitions, partition)
 }
 
+// has reports whether this process decides a partition.
+func (f *inForce) has(partition int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.partitions[partition] != nil
+}
+
 func (f *inForce) list() []*pb.PartitionStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()

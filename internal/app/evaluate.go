@@ -48,6 +48,7 @@ func (n *node) startEvaluator(p *parts, partition int) (err error) {
 	count := hooks.Committed
 	hooks.Committed = func(c evaluator.Commit) {
 		count(c)
+		n.groupsFailed(partition, &c)
 		for _, r := range c.Records {
 			if a, ok := r.(*chain.PolicyActivated); ok {
 				n.inForce.set(partition, a.Generation, n.Now())

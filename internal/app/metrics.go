@@ -28,6 +28,7 @@ type Metrics struct {
 	followMetrics
 	policy policyMetrics
 	guard  guardMetrics
+	notifyMetrics
 
 	mu      sync.Mutex
 	reached map[int]reached // by partition, of the evaluator
@@ -52,6 +53,7 @@ func NewMetrics(now func() time.Time, policySeries int) *Metrics {
 		followMetrics:    newFollowMetrics(r),
 		policy:           newPolicyMetrics(r, policySeries),
 		guard:            newGuardMetrics(r),
+		notifyMetrics:    newNotifyMetrics(r),
 		health:           health{now: now},
 		reached:          map[int]reached{},
 		written:          map[int]reached{},

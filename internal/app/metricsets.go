@@ -187,6 +187,16 @@ type guardMetrics struct {
 	failures   prometheus.Counter
 }
 
+// notifyMetrics are about notifications.
+type notifyMetrics struct{ notified *prometheus.CounterVec }
+
+func newNotifyMetrics(r register) notifyMetrics {
+	m := notifyMetrics{r.counter("notifications_total", "Notifications that the receiver has taken (sent), and that it will not get (lost).", "outcome")}
+	m.notified.WithLabelValues("sent")
+	m.notified.WithLabelValues("lost")
+	return m
+}
+
 func newGuardMetrics(r register) guardMetrics {
 	return guardMetrics{
 		suspects:   r.factory.NewGauge(prometheus.GaugeOpts{Name: "refloat_guard_suspects", Help: "Nodes that the guard suspects now."}),

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/checkpoint"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/notify"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
@@ -59,7 +62,8 @@ type Config struct {
 	Memory               int64  // bytes that the process may use (MinMemory or more); 0: by the container's limit
 	PolicySeries         int    // how many label combinations each metric of policies may have
 	API                  API
-	Follow               *Follow // an Armada whose policies are used; not together with Policies
+	Follow               *Follow          // an Armada whose policies are used; not together with Policies
+	Notify               *notify.Receiver // nil: nobody is notified
 	// ExitWhenDrained ends the node when the feeds are complete and everything in the log is decided and in the
 	// job database.
 	ExitWhenDrained bool
@@ -159,11 +163,14 @@ type node struct {
 	policies  *policylog.Store // nil: this node changes none
 	followed  *policysync.Follower
 	watched   *policyWatch                   // nil: no files
+	sender    *notify.Sender                 // nil: nobody is notified
 	waiting   atomic.Pointer[policyfile.Set] // what the files say and is refused
 	inForce   inForce
-	whole     query.Gate  // of questions that read whole logs
-	slackRead atomic.Bool // the policies were read to their end once, by terminationSlack
-	memory    *memory
+
+	whyRefused string      // why policy files are; "": they are not
+	whole      query.Gate  // of questions that read whole logs
+	slackRead  atomic.Bool // the policies were read to their end once, by terminationSlack
+	memory     *memory
 
 	stores         sync.Map     // of *projection.Store, by partition
 	suspects       sync.Map     // errors by partition: damage that the scrubber found
@@ -281,9 +288,14 @@ func (n *node) startEvaluators(p *parts) error {
 
 // startPolicies publishes the policies that this node is given.
 func (n *node) startPolicies(p *parts) (err error) {
-	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil {
+	if n.Policies != "" || n.API.Listen != "" || n.Follow != nil || n.Notify != nil {
 		n.policies = policylog.NewStore(n.policyLog.Follow(), n.backend.AppendPolicies, n.Now)
 		p.closes("policy store", n.policies.Close)
+	}
+	if n.Notify != nil {
+		if err := n.startNotifying(p); err != nil {
+			return err
+		}
 	}
 	if n.Policies != "" {
 		n.watched = &policyWatch{
@@ -302,8 +314,16 @@ func (n *node) startPolicies(p *parts) (err error) {
 	return nil
 }
 
+// name is how this process is called in notifications.
+func (n *node) name() string {
+	host, _ := os.Hostname()
+	return cmp.Or(n.Instance, host)
+}
+
 func (n *node) unusable(generation uint64, err error) {
 	n.metrics.unusable.Inc()
+	n.sender.Notify(event("policies.unusable", n.Now().UnixNano(), fmt.Sprintf("policy generation %d cannot be used by %s, where the previous one stays in force: %v", generation, n.name(), err),
+		map[string]any{"generation": generation, "instance": n.name(), "error": err.Error()}, n.name(), generation))
 	n.Log.Error("policy generation is unusable; the previous one stays in force", slog.Uint64("generation", generation), slog.Any("error", err))
 }
 

@@ -133,6 +133,11 @@ func (n *node) filesRefused(reason string, set *policyfile.Set) {
 	if reason != "" {
 		n.metrics.filesRefused.WithLabelValues(reason).Set(1)
 	}
+	if before := n.whyRefused; reason != before && reason != "" {
+		n.sender.Notify(event("policies.refused", n.Now().UnixNano(), fmt.Sprintf("the policy files of %s are refused (%s), and what was in force stays; the log of %s says what is wrong", n.Policies, reason, n.name()),
+			map[string]any{"files": n.Policies, "cause": reason, "instance": n.name()}, n.name()))
+	}
+	n.whyRefused = reason
 }
 
 // warnWithoutPolicies warns once if no policy is in force at the start.

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/report"
@@ -15,6 +16,7 @@ type Answers interface {
 	ListJobs(ctx context.Context, l *List, visit func(*Job) error) (next string, err error)
 	ListRuns(ctx context.Context, l *List, visit func(*Run) error) (next string, err error)
 	ListDecisions(ctx context.Context, l *List, visit func(*audit.Decision) error) (next string, err error)
+	WatchDecisions(ctx context.Context, l *List, last int, every time.Duration, visit func(*audit.Decision) error, shown func() error) error
 	ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error)
 	Search(ctx context.Context, asked SearchQuestion) (*Matches, error)
 	TopRetries(ctx context.Context, by string, l *List) ([]Top, error)

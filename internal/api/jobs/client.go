@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -412,10 +413,8 @@ func documents(p *query.Policies) (*pb.Policies, error) {
 	return out, nil
 }
 
-// WatchDecisions visits the decisions of a list that exist, and then those that come, until the context ends. The list
-// selects by queue, job set, job, code, policy and rule. shown is called when those that exist, and whenever one that came
-// has been visited.
-func (c *Client) WatchDecisions(ctx context.Context, l *query.List, visit func(*audit.Decision) error, shown func() error) error {
+// WatchDecisions implements query.Answers; the server has its own polling interval.
+func (c *Client) WatchDecisions(ctx context.Context, l *query.List, last int, _ time.Duration, visit func(*audit.Decision) error, shown func() error) error {
 	return c.call(ctx, func(ctx context.Context, p pb.JobsClient) error {
 		stream, err := p.WatchDecisions(ctx, &pb.WatchDecisionsRequest{Queue: l.Queue, JobSet: l.JobSet, JobId: l.JobID, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule})
 		if err == nil {
@@ -424,14 +423,9 @@ func (c *Client) WatchDecisions(ctx context.Context, l *query.List, visit func(*
 		if err != nil {
 			return err
 		}
-		last := map[int]uint64{} // number of the last decision that the list has, by partition
-		all := *l
-		all.Limit, all.Continue = 0, ""
 		here := &Client{Call: func(ctx context.Context, call func(context.Context, pb.JobsClient) error) error { return call(ctx, p) }}
-		if _, err := here.ListDecisions(ctx, &all, func(d *audit.Decision) error {
-			last[d.Partition] = max(last[d.Partition], d.Number)
-			return visit(d)
-		}); err != nil {
+		among, err := query.Existing(ctx, here, l, last, visit)
+		if err != nil {
 			return err
 		}
 		for {
@@ -449,7 +443,7 @@ func (c *Client) WatchDecisions(ctx context.Context, l *query.List, visit func(*
 			if err := read(m, d); err != nil {
 				return err
 			}
-			if d.Number <= last[d.Partition] {
+			if among(d) {
 				continue
 			}
 			if err := visit(d); err != nil {

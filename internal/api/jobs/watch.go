@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -18,17 +17,14 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// atOnce is how many decisions of a partition a stream reads in one go.
-const atOnce = 1000
-
 // WatchDecisions implements pb.JobsServer. Headers are sent when the stream has its position:
 // it has all decisions after that.
 func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStreamingServer[pb.Decision]) error {
 	if s.Source.Jobs == nil {
 		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
-	wanted := query.List{Criteria: jobdb.Criteria{Policy: r.Policy, Rule: r.Rule}, Codes: r.Code}
-	selected, err := wanted.Select(query.Decisions)
+	wanted := query.List{Criteria: jobdb.Criteria{Queue: r.Queue, JobSet: r.JobSet, JobID: r.JobId, Policy: r.Policy, Rule: r.Rule}, Codes: r.Code}
+	w, err := wanted.Watch()
 	if err != nil {
 		return s.failed(err)
 	}
@@ -41,16 +37,13 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 		return status.Errorf(codes.ResourceExhausted, "%d streams are open already: try again later", most)
 	}
 	defer leave()
-	of := selected.Criteria
 	some, all := api.QueuesOf(to.Context())
-	w := &watch{limits: s.Limits, seen: map[int]uint64{}, want: func(d *jobdb.Decision) bool {
-		return (all || slices.Contains(some, d.Queue)) && (r.Queue == "" || d.Queue == r.Queue) && (of.Policy == "" || d.Policy == of.Policy) && (of.Rule == "" || d.Rule == of.Rule) &&
-			(r.JobSet == "" || d.JobSet == r.JobSet) && (r.JobId == "" || d.JobID == r.JobId) &&
-			(len(r.Code) == 0 || slices.Contains(of.Codes, d.Code))
-	}}
-	ctx := api.OfAllQueues(to.Context()) // a position is one among all decisions; want selects
+	selects := w.Want
+	w.Want = func(d *jobdb.Decision) bool { return (all || slices.Contains(some, d.Queue)) && selects(d) }
+	w.Behind = uint64(cmp.Or(s.Limits.Behind, 100000))
+	ctx := api.OfAllQueues(to.Context()) // a position is one among all decisions; Want selects
 	api.ExtendWrite(ctx, time.Time{})
-	if _, err := w.read(ctx, s.Source, true); err != nil {
+	if err := w.ToEnd(ctx, s.Source); err != nil {
 		return s.failed(err)
 	}
 	if err := to.SendHeader(metadata.MD{}); err != nil {
@@ -59,7 +52,10 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	ticker := time.NewTicker(cmp.Or(s.Limits.Every, time.Second))
 	defer ticker.Stop()
 	for {
-		news, err := w.read(ctx, s.Source, false)
+		news, err := w.News(ctx, s.Source)
+		if errors.Is(err, query.ErrBehind) {
+			return errBehind
+		}
 		if err != nil {
 			return s.failed(err)
 		}
@@ -74,7 +70,7 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 			}
 		}
 		api.ExtendWrite(ctx, time.Time{})
-		if w.more {
+		if w.More {
 			continue
 		}
 		select {
@@ -85,60 +81,4 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 	}
 }
 
-// watch is the position of a stream.
-type watch struct {
-	limits Limits
-	seen   map[int]uint64 // by partition: the last decision that was read
-	want   func(*jobdb.Decision) bool
-	more   bool // the last read did not reach the end
-}
-
-var errBehind = status.Error(codes.ResourceExhausted, "the client reads too slowly: it has fallen too far behind the decisions; list what it missed, then watch again")
-
-// read returns what is new, and with first nothing, but where that begins.
-func (w *watch) read(ctx context.Context, from *query.Source, first bool) (news []jobdb.Decision, err error) {
-	enough := errors.New("enough")
-	w.more = false
-	err = from.Jobs(ctx, func(q jobdb.Queries) error {
-		positions, err := q.Positions()
-		if err != nil {
-			return err
-		}
-		for _, p := range positions {
-			last, known := uint64(0), false
-			newest := jobdb.RecordFilter{Partition: &p.Partition, From: w.seen[p.Partition] + 1, Last: 1}
-			if err := q.Decisions(newest, func(d *jobdb.Decision) error { last, known = d.Number, true; return nil }); err != nil {
-				return err
-			}
-			switch seen := w.seen[p.Partition]; {
-			case !known:
-				continue
-			case first:
-				w.seen[p.Partition] = last
-				continue
-			case last-seen > uint64(cmp.Or(w.limits.Behind, 100000)):
-				return errBehind
-			}
-			n := 0
-			err := q.Decisions(jobdb.RecordFilter{Partition: &p.Partition, From: w.seen[p.Partition] + 1, To: w.seen[p.Partition] + atOnce}, func(d *jobdb.Decision) error {
-				if n++; n > atOnce {
-					return enough
-				}
-				w.seen[p.Partition] = d.Number
-				if w.want(d) {
-					news = append(news, *d)
-				}
-				return nil
-			})
-			if err != nil && !errors.Is(err, enough) {
-				return err
-			}
-			if n == 0 {
-				w.seen[p.Partition] += atOnce // pruned
-			}
-			w.more = w.more || w.seen[p.Partition] < last
-		}
-		return nil
-	})
-	return news, err
-}
+var errBehind = status.Error(codes.ResourceExhausted, "the client reads too slowly: it has fallen "+query.ErrBehind.Error())

@@ -80,6 +80,9 @@ func ReadSigned(b []byte) (*Signed, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
+		if !json.Valid(b) {
+			err = errors.New("this is no signed report, as `refloatctl verify --sign` writes it")
+		}
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
 	if d.More() {

@@ -151,7 +151,7 @@ func Describe(asked string) (Field, []Field, error) {
 		}
 		return all[i], below, nil
 	}
-	fix := "`refloatctl explain-field " + kind + "` lists them"
+	fix := "`refloatctl explain field " + kind + "` lists them"
 	prefix := "" // what is asked without a kind is in a RetryPolicy
 	if kind != retryPolicy {
 		prefix = kind + "."

@@ -118,7 +118,7 @@ func TestDescribe(t *testing.T) {
 		{"RetrySettings.spec.horizon", "RetrySettings", "spec.horizon", ""},
 		{"spec.rules.bakoff", "", "", "did you mean spec.rules.backoff?"},
 		{"jitter", "", "", "did you mean spec.backoff.jitter?"},
-		{"Queue.nothing-like-it", "", "", "explain-field Queue"},
+		{"Queue.nothing-like-it", "", "", "explain field Queue"},
 		{"", "RetryPolicy", "", ""},
 		{"\x1b[31m", "", "", "unknown field"},
 	} {

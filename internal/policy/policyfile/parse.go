@@ -74,6 +74,10 @@ func roots(file File, problems *Problems) iter.Seq[*yaml.Node] {
 			report(1, 1, fault{codeTooBig, fmt.Sprintf("bigger than %d bytes", maxFile), "split the file"})
 			return
 		}
+		if bytes.HasPrefix(file.Data, []byte("\x1f\x8b")) {
+			report(1, 1, fault{codeSyntax, "the file is compressed with gzip, as recordings are", "give a file of policies"})
+			return
+		}
 		loader, err := yaml.NewLoader(bytes.NewReader(file.Data), yaml.WithPlugin(limits{}))
 		for err == nil {
 			var root yaml.Node
