@@ -63,9 +63,9 @@ func (w *within) GroupList(c *Criteria, p Page, visit func(*Group) error) (next 
 	return nil, nil
 }
 
-func (w *within) Top(by string, c *Criteria, limit int) ([]Top, error) {
+func (w *within) Top(by string, c *Criteria, limit int, jobs bool) ([]Top, error) {
 	if c, ok := w.narrow(c); ok {
-		return w.of.Top(by, c, limit)
+		return w.of.Top(by, c, limit, jobs)
 	}
 	return nil, nil
 }

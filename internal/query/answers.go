@@ -17,7 +17,7 @@ type Answers interface {
 	ListDecisions(ctx context.Context, l *List, visit func(*audit.Decision) error) (next string, err error)
 	ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error)
 	Search(ctx context.Context, asked SearchQuestion) (*Matches, error)
-	TopRetries(ctx context.Context, by string, l *List) ([]Top, error)
+	TopRetries(ctx context.Context, by string, jobs bool, l *List) ([]Top, error)
 	TopCost(ctx context.Context, asked CostQuestion) ([]Cost, error)
 	GetJob(ctx context.Context, id, at string) ([]Job, error)
 	Stories(ctx context.Context, job string) ([]*Story, error)
