@@ -39,6 +39,8 @@ type Queries interface {
 	CountRuns(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
+	// QueuesInShadow returns the queues with decisions in shadow, by name.
+	QueuesInShadow() ([]string, error)
 	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned
 	// decisions are still among them.
 	Hours(f HourFilter) ([]HourCount, error)

@@ -173,6 +173,12 @@ func (w *within) CountDecisions(c *Criteria) ([]DecisionCount, error) {
 	return nil, nil
 }
 
+// QueuesInShadow implements Queries.
+func (w *within) QueuesInShadow() ([]string, error) {
+	all, err := w.of.QueuesInShadow()
+	return slices.DeleteFunc(all, func(queue string) bool { return !w.sees(queue) }), err
+}
+
 // seesJob reports whether a job is in one of the queues, in a partition or in any.
 func (w *within) seesJob(job string, partition *int) (sees bool, err error) {
 	if job == "" {

@@ -289,7 +289,7 @@ CREATE TABLE refloat_cost_days (
 );
 `, `
 -- Kept counts (table/counts.go), in place of those of decisions by hour, whose pruned decisions stay in them. Failed and cancelled jobs
--- of a queue by their end, and decisions in shadow.
+-- of a queue by their end.
 CREATE TABLE refloat_counts (
 	of smallint NOT NULL, queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL, hour bigint NOT NULL,
 	policy text COLLATE "C" NOT NULL, rule text COLLATE "C" NOT NULL, code smallint NOT NULL, kind smallint NOT NULL, partition integer NOT NULL,
@@ -307,5 +307,4 @@ INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, 
 INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 1, h.queue, '', h.hour, '', '', 0, CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END, h.partition, 0, h.decisions - h.there FROM (SELECT h.*, coalesce((SELECT sum(n) FROM refloat_counts c WHERE c.of = 1 AND c.queue = h.queue AND c.job_set = '' AND c.hour = h.hour AND c.kind = CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END AND c.partition = h.partition), 0) AS there FROM refloat_decision_hours h WHERE of = 1) AS h WHERE h.decisions > h.there ON CONFLICT (of, queue, job_set, hour, policy, rule, code, kind, partition) DO UPDATE SET pruned = excluded.pruned;
 DROP TABLE refloat_decision_hours;
 CREATE INDEX refloat_jobs_fate_in_queue ON refloat_jobs (queue, fate, ended, job_id, partition) WHERE fate <> 0;
-CREATE INDEX refloat_decisions_shadow ON refloat_decisions (queue, partition, number) WHERE shadow;
 `}

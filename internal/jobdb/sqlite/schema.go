@@ -256,7 +256,7 @@ CREATE TABLE cost_days (
 ) STRICT, WITHOUT ROWID;
 `, `
 -- Kept counts (table/counts.go), in place of those of decisions by hour, whose pruned decisions stay in them. Failed and cancelled jobs
--- of a queue by their end, and decisions in shadow.
+-- of a queue by their end.
 CREATE TABLE counts (
 	of INTEGER NOT NULL, queue TEXT NOT NULL, job_set TEXT NOT NULL, hour INTEGER NOT NULL,
 	policy TEXT NOT NULL, rule TEXT NOT NULL, code INTEGER NOT NULL, kind INTEGER NOT NULL, partition INTEGER NOT NULL,
@@ -274,5 +274,4 @@ INSERT INTO counts (of, queue, job_set, hour, policy, rule, code, kind, partitio
 INSERT INTO counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 1, h.queue, '', h.hour, '', '', 0, CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END, h.partition, 0, h.decisions - h.there FROM (SELECT h.*, coalesce((SELECT sum(n) FROM counts c WHERE c.of = 1 AND c.queue = h.queue AND c.job_set = '' AND c.hour = h.hour AND c.kind = CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END AND c.partition = h.partition), 0) AS there FROM decision_hours h WHERE of = 1) AS h WHERE h.decisions > h.there ON CONFLICT (of, queue, job_set, hour, policy, rule, code, kind, partition) DO UPDATE SET pruned = excluded.pruned;
 DROP TABLE decision_hours;
 CREATE INDEX jobs_fate_in_queue ON jobs (queue, fate, ended, job_id, partition) WHERE fate <> 0;
-CREATE INDEX decisions_shadow ON decisions (queue, partition, number) WHERE shadow <> 0;
 `}

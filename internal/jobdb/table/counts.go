@@ -266,6 +266,18 @@ func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount
 	return counts, nil
 }
 
+// QueuesInShadow implements [jobdb.Queries].
+func (q Queries) QueuesInShadow() (queues []string, err error) {
+	s := Query{Columns: []string{"queue"}, From: Counts.Name, Rest: " GROUP BY 1 HAVING sum(n) > 0 ORDER BY 1"}
+	s.where("of = ? AND kind IN (2, 3, 6, 7)", int64(decisionsOfQueue))
+	var queue string
+	err = q.Source.Find(s, func() []any { return []any{&queue} }, func() error {
+		queues = append(queues, queue)
+		return nil
+	})
+	return queues, err
+}
+
 // first orders what is true first.
 func first(a, b bool) int {
 	switch {

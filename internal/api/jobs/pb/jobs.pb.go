@@ -7056,7 +7056,7 @@ type QueueStory struct {
 	PendingRetries *Fates                 `protobuf:"bytes,11,opt,name=pending_retries,json=pendingRetries,proto3" json:"pending_retries,omitempty"`
 	Policies       *InForce               `protobuf:"bytes,12,opt,name=policies,proto3" json:"policies,omitempty"`
 	Since          *string                `protobuf:"bytes,14,opt,name=since,proto3,oneof" json:"since,omitempty"`
-	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 2000
+	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 500
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
