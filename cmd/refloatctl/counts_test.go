@@ -338,7 +338,7 @@ func (c *decidedCounts) checkTops(t *testing.T, data, server, site string) {
 			}
 		}
 		got := map[string]*tally{}
-		for line := range strings.Lines(ctl(t, "top", "retries", "--by", by, "--limit", "0", "--data", data, "-o", "json").exits(t, exitFine).out) {
+		for line := range strings.Lines(ctl(t, "top", "retries", "--jobs", "--by", by, "--limit", "0", "--data", data, "-o", "json").exits(t, exitFine).out) {
 			o := jsonLine(t, line)
 			got[o.text("key")] = &tally{retried: int(o.number("retries")), failed: int(o.number("failures"))}
 			if by == "queue" && int(o.number("jobs")) != len(c.jobs[o.text("key")]) {

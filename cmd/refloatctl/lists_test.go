@@ -106,7 +106,7 @@ func TestTopRetries(t *testing.T) {
 	decided := strings.Count(ctl(t, "get", "decisions", "--data", data, "-o", "json").exits(t, exitFine).out, `"shadow":false`)
 	for _, by := range []string{"queue", "policy", "rule", "node", "category"} {
 		var sum int
-		for line := range strings.Lines(ctl(t, "top", "retries", "--data", data, "--by", by, "--limit", "0", "-o", "json").exits(t, exitFine).out) {
+		for line := range strings.Lines(ctl(t, "top", "retries", "--jobs", "--data", data, "--by", by, "--limit", "0", "-o", "json").exits(t, exitFine).out) {
 			var row query.Top
 			if err := json.Unmarshal([]byte(line), &row); err != nil || row.By != by || row.Jobs == 0 {
 				t.Errorf("%s: %v", line, err)
@@ -116,6 +116,9 @@ func TestTopRetries(t *testing.T) {
 		if sum != decided || sum == 0 {
 			t.Errorf("by %s: %d decisions, want %d", by, sum, decided)
 		}
+	}
+	if text := ctl(t, "top", "retries", "--data", data).exits(t, exitFine).out; strings.Contains(text, "JOBS") {
+		t.Errorf("without --jobs, jobs are counted: %s", text)
 	}
 	all := ctl(t, "top", "retries", "--data", data, "--by", "rule", "--limit", "0", "-o", "json").exits(t, exitFine)
 	rules := strings.Count(all.out, "\n")

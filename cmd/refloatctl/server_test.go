@@ -50,6 +50,7 @@ func TestServerAnswersAlike(t *testing.T) {
 		{"explain", "job-set", queue + "/" + set},
 		{"explain", "queue", "nosuchqueue"},
 		{"top", "retries", "--by", "rule"},
+		{"top", "retries", "--by", "rule", "--jobs"},
 		{"top", "retries", "--by", "node", "--limit", "2"},
 		{"shadow", "report"},
 		{"whatif", "--policies", policies},

@@ -27,13 +27,14 @@ const moreRows = "there are more: --limit 0 lists all"
 
 func newTopRetries() *cobra.Command {
 	var f listFlags
-	by := "queue"
+	by, jobs := "queue", false
 	cmd := &cobra.Command{
 		Use:   "retries (--data DIR | --job-db URL | --server HOST:PORT) [--by queue|set|policy|rule|node|category]",
 		Short: "Count retries and failures by queue, job set, policy, rule, node or category",
-		Long: `Count effective decisions, those with the most retries first: how many retried, how
-many failed the job for good, and how many jobs that were. Decisions in shadow, and
-superseded ones, had no effect and are not counted.`,
+		Long: `Count effective decisions, those with the most retries first: how many retried and
+how many failed the job for good. With --jobs, it also counts of how many jobs that
+was, for which it reads all of them. Decisions in shadow, and superseded ones, had no
+effect and are not counted.`,
 		Example: `  refloatctl top retries --data .refloat-run --by rule --since 1h
   refloatctl top retries --job-db postgres://refloat@db:5432/scheduler --by node --category gpu -o json`,
 		Args: cobra.NoArgs,
@@ -44,7 +45,7 @@ superseded ones, had no effect and are not counted.`,
 			if !slices.Contains(jobdb.Tops, by) {
 				return usageError{fmt.Errorf("--by: %w", suggest.Unknown("key", by, jobdb.Tops...))}
 			}
-			return topRetries(cmd, &f, by)
+			return topRetries(cmd, &f, by, jobs)
 		},
 	}
 	f.list, f.every = query.Decisions, 1
@@ -54,6 +55,7 @@ superseded ones, had no effect and are not counted.`,
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&by, "by", by, "what to count by: queue, set (job set), policy, rule, node or category")
+	flags.BoolVar(&jobs, "jobs", false, "count their jobs too, which reads all decisions that are selected")
 	flags.StringVar(&f.ask.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only jobs of this job set")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only what this policy decided")
@@ -65,21 +67,23 @@ superseded ones, had no effect and are not counted.`,
 	return cmd
 }
 
-func topRetries(cmd *cobra.Command, f *listFlags, by string) error {
+func topRetries(cmd *cobra.Command, f *listFlags, by string, jobs bool) error {
 	counted := show.Rows[query.Top]{
 		Columns: []show.Column[query.Top]{
 			{Heading: topHeadings[by], Cell: func(t query.Top) string { return t.Key }},
 			{Heading: "RETRIES", Cell: func(t query.Top) string { return fmt.Sprint(t.Retries) }},
 			{Heading: "FAILED FOR GOOD", Cell: func(t query.Top) string { return fmt.Sprint(t.Failures) }},
-			{Heading: "JOBS", Cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }},
 		},
 		Name: func(t query.Top) string { return t.Key },
+	}
+	if jobs {
+		counted.Columns = append(counted.Columns, show.Column[query.Top]{Heading: "JOBS", Cell: func(t query.Top) string { return fmt.Sprint(t.Jobs) }})
 	}
 	limit := f.ask.Limit
 	if limit > 0 {
 		f.ask.Limit++ // one more, to see whether there is one
 	}
-	top, err := f.answers(nil).TopRetries(cmd.Context(), by, &f.ask)
+	top, err := f.answers(nil).TopRetries(cmd.Context(), by, jobs, &f.ask)
 	more := limit > 0 && len(top) > limit
 	if more {
 		top = top[:limit]

@@ -75,7 +75,7 @@ type Top struct {
 	Key      string // the queue, job set, policy, rule, node or category; "": none
 	Retries  uint64
 	Failures uint64
-	Jobs     uint64 // with a retry or a failure
+	Jobs     uint64 // with a retry or a failure; 0: they were not counted
 }
 
 // Tops are what effective decisions can be counted by.

@@ -28,8 +28,8 @@ type Queries interface {
 	DecisionList(c *Criteria, p Page, visit func(*Decision) error) (next []any, err error)
 	GroupList(c *Criteria, p Page, visit func(*Group) error) (next []any, err error)
 	// Top counts the effective decisions that the criteria select, by one of Tops, those
-	// with the most retries first. 0: no limit.
-	Top(by string, c *Criteria, limit int) ([]Top, error)
+	// with the most retries first. 0: no limit. jobs: it counts their jobs too, for which it reads all of them.
+	Top(by string, c *Criteria, limit int, jobs bool) ([]Top, error)
 	// Names returns up to so many names of one sort (Named) that contain a text, whatever the case; first those that begin
 	// with it, and all for "". more: there may be others; it looks at MaxNames names that do not begin with the text.
 	Names(of, text string, limit int) (names []string, more bool, err error)
@@ -39,6 +39,8 @@ type Queries interface {
 	CountRuns(c *Criteria) (uint64, error)
 	// CountDecisions counts the decisions that the criteria select, by kind, effect, code, policy and rule.
 	CountDecisions(c *Criteria) ([]DecisionCount, error)
+	// QueuesInShadow returns the queues with decisions in shadow, by name.
+	QueuesInShadow() ([]string, error)
 	// Hours returns the decisions of each hour that has any, by effect, in the order of time. They are kept counts, so pruned
 	// decisions are still among them.
 	Hours(f HourFilter) ([]HourCount, error)

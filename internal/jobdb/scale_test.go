@@ -271,7 +271,7 @@ func measureLists(t *testing.T, db asker, decisions int, into map[string][]measu
 				return n, err
 			})
 			add("top by node", func(q jobdb.Queries) (n int, err error) {
-				top, err := q.Top("node", &c, 0)
+				top, err := q.Top("node", &c, 0, true)
 				for i := range top {
 					n += int(top[i].Retries + top[i].Failures)
 				}

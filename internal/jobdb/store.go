@@ -140,8 +140,10 @@ type Changes struct {
 	Units       []*Unit
 	// GroupRecords are records of groups other than decisions.
 	GroupRecords []*GroupRecord
-	// Costs are not rows: they are added to kept sums.
-	Costs []*Cost
+	// Costs are not rows: they are added to kept sums. Nor are Replaced, which are subtracted from kept counts: what was counted of
+	// the rows that Jobs replace.
+	Costs    []*Cost
+	Replaced []CountedJob
 }
 
 // Rows returns the number of rows to be written.
@@ -156,4 +158,24 @@ type Contents struct {
 	Partition int
 	Positions Positions
 	Changes
+	Miscounted []Miscount // where kept counts are not those of the rows
+}
+
+// CountedJob is what kept counts count of a job.
+type CountedJob struct {
+	Partition int
+	Queue     string
+	State     JobState
+	Waiting   bool // with a pending retry
+}
+
+// Counted returns what is counted of the job.
+func (j *Job) Counted() CountedJob {
+	return CountedJob{j.Partition, j.Queue, j.State, j.Queueing.RetryAfter > 0}
+}
+
+// Miscount is a kept count that is wrong.
+type Miscount struct {
+	Of        string // its key
+	Want, Got int64
 }

@@ -63,9 +63,9 @@ func (w *within) GroupList(c *Criteria, p Page, visit func(*Group) error) (next 
 	return nil, nil
 }
 
-func (w *within) Top(by string, c *Criteria, limit int) ([]Top, error) {
+func (w *within) Top(by string, c *Criteria, limit int, jobs bool) ([]Top, error) {
 	if c, ok := w.narrow(c); ok {
-		return w.of.Top(by, c, limit)
+		return w.of.Top(by, c, limit, jobs)
 	}
 	return nil, nil
 }
@@ -171,6 +171,12 @@ func (w *within) CountDecisions(c *Criteria) ([]DecisionCount, error) {
 		return w.of.CountDecisions(c)
 	}
 	return nil, nil
+}
+
+// QueuesInShadow implements Queries.
+func (w *within) QueuesInShadow() ([]string, error) {
+	all, err := w.of.QueuesInShadow()
+	return slices.DeleteFunc(all, func(queue string) bool { return !w.sees(queue) }), err
 }
 
 // seesJob reports whether a job is in one of the queues, in a partition or in any.

@@ -19,7 +19,7 @@ type Answers interface {
 	WatchDecisions(ctx context.Context, l *List, last int, every time.Duration, visit func(*audit.Decision) error, shown func() error) error
 	ListGroups(ctx context.Context, l *List, visit func(*Group) error) (next string, err error)
 	Search(ctx context.Context, asked SearchQuestion) (*Matches, error)
-	TopRetries(ctx context.Context, by string, l *List) ([]Top, error)
+	TopRetries(ctx context.Context, by string, jobs bool, l *List) ([]Top, error)
 	TopCost(ctx context.Context, asked CostQuestion) ([]Cost, error)
 	GetJob(ctx context.Context, id, at string) ([]Job, error)
 	Stories(ctx context.Context, job string) ([]*Story, error)

@@ -246,12 +246,12 @@ type Top struct {
 	Key      string `json:"key"`
 	Retries  uint64 `json:"retries"`
 	Failures uint64 `json:"failures"`
-	Jobs     uint64 `json:"jobs"`
+	Jobs     uint64 `json:"jobs"` // 0: they were not counted
 }
 
 // TopRetries counts the effective decisions that the criteria select, by one of jobdb.Tops, those with the most retries
-// first. Sort and Continue of the list have no effect.
-func (s *Source) TopRetries(ctx context.Context, by string, l *List) (rows []Top, err error) {
+// first; jobs: it counts their jobs too, for which it reads all of them. Sort and Continue of the list have no effect.
+func (s *Source) TopRetries(ctx context.Context, by string, jobs bool, l *List) (rows []Top, err error) {
 	if !slices.Contains(jobdb.Tops, by) {
 		return nil, &Invalid{"by", suggest.Unknown("key", by, jobdb.Tops...)}
 	}
@@ -262,7 +262,7 @@ func (s *Source) TopRetries(ctx context.Context, by string, l *List) (rows []Top
 		return nil, err
 	}
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
-		top, err := q.Top(by, &sel.Criteria, sel.Page.Limit)
+		top, err := q.Top(by, &sel.Criteria, sel.Page.Limit, jobs)
 		for _, t := range top {
 			rows = append(rows, Top{by, t.Key, t.Retries, t.Failures, t.Jobs})
 		}

@@ -36,7 +36,7 @@ type QueueStory struct {
 	Codes         []Tally  `json:"codes"`
 	Rules         []Tally  `json:"rules"`
 	Causes        []Tally  `json:"causes"`   // of decided failures
-	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 2,000
+	CausesOf      int      `json:"causesOf"` // the decisions whose failures Causes counts: the newest ones, up to 500
 	Failed        Outcomes `json:"failedForGood"`
 	Pending       Outcomes `json:"pendingRetries"`
 	Policies      *InForce `json:"policies,omitempty"` // absent: the policies log was not read
@@ -170,7 +170,7 @@ func (s *QueueStory) count(q jobdb.Queries, about *QueueQuestion) (jobs int, err
 }
 
 // maxCauses bounds the failures whose causes are counted: each is read from its run's error.
-const maxCauses = 2000
+const maxCauses = 500
 
 // countCauses counts the causes of the newest decided failures.
 func (s *QueueStory) countCauses(q jobdb.Queries, of *jobdb.Criteria) error {

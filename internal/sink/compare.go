@@ -46,6 +46,9 @@ func Compare(want, got *jobdb.Contents) []Difference {
 	compareRows(&c, "units", want.Units, got.Units, func(u *jobdb.Unit) rowKey { return rowKey{job: u.ID} })
 	compareRows(&c, "group_records", want.GroupRecords, got.GroupRecords, func(r *jobdb.GroupRecord) rowKey { return rowKey{seq: r.Seq, record: r.Where.Record} })
 	compareRows(&c, "releases", want.Releases, got.Releases, func(r *jobdb.Release) rowKey { return rowKey{from: r.From} })
+	for _, m := range got.Miscounted {
+		c.found = append(c.found, Difference{Table: "counts", Key: m.Of, Field: "n", Want: fmt.Sprint(m.Want), Got: fmt.Sprint(m.Got)})
+	}
 	return c.found
 }
 

@@ -38,7 +38,7 @@ func postgresConn(t testing.TB, at string) *pgx.Conn {
 	return conn
 }
 
-const emptyTables = `TRUNCATE refloat_positions, refloat_jobs, refloat_runs, refloat_decisions, refloat_not_decided,
+const emptyTables = `TRUNCATE refloat_positions, refloat_counts, refloat_jobs, refloat_runs, refloat_decisions, refloat_not_decided,
 	refloat_ready, refloat_parked, refloat_activations, refloat_releases`
 
 // watched is a database that remembers by which process the server works for it.

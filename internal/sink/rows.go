@@ -44,7 +44,8 @@ type jobRow struct {
 	complete bool               // runs has all runs of the job
 	open     []*runRow          // among them all that a cancellation ends, so that its cost does not grow with the others
 	dirty    bool
-	indexed  bool // in sets
+	indexed  bool              // in sets
+	stored   *jobdb.CountedJob // what the database has counted of it; nil: it has no row
 }
 
 type runRow struct {
@@ -263,7 +264,8 @@ func (j *jobRow) holds(run string) bool {
 func (r *Rows) Admit(keys jobdb.Keys, found *jobdb.Found) {
 	for i := range found.Jobs {
 		if r.find(found.Jobs[i].JobID) == nil {
-			j := &jobRow{Job: found.Jobs[i], runs: map[string]*runRow{}}
+			counted := found.Jobs[i].Counted()
+			j := &jobRow{Job: found.Jobs[i], runs: map[string]*runRow{}, stored: &counted}
 			r.keep(j)
 			r.index(j)
 		}
@@ -388,6 +390,12 @@ func (r *Rows) Take() *jobdb.Changes {
 	for _, j := range r.changedJobs {
 		j.dirty = false
 		c.Jobs = append(c.Jobs, &j.Job)
+		if now := j.Counted(); j.stored == nil {
+			j.stored = &now
+		} else {
+			c.Replaced = append(c.Replaced, *j.stored)
+			*j.stored = now
+		}
 	}
 	for _, run := range r.changedRuns {
 		run.dirty = false

@@ -40,7 +40,7 @@ func (s *Site) top(p *page) error {
 	top := topPage{}
 	shown.Hidden["by"] = p.arg("by")
 	l.Limit = 0 // a share is one of all of them
-	rows, err := s.Query.TopRetries(p.ctx, by, l)
+	rows, err := s.Query.TopRetries(p.ctx, by, false, l)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Site) top(p *page) error {
 	top.Windows = windows(p)
 	shown.Lead = "What caused the most retries. Decisions in shadow, and superseded ones, are not counted: they had no effect."
 	t := &shown.Table
-	*t = table{Caption: "Retries by " + kindNames[by], Columns: columns(title(kindNames[by]), "Retries>", "Share", "Failed for good>", "Jobs>"), Empty: "No decision in this time."}
+	*t = table{Caption: "Retries by " + kindNames[by], Columns: columns(title(kindNames[by]), "Retries>", "Share", "Failed for good>"), Empty: "No decision in this time."}
 	trends := by == "queue" // of which hours are counted
 	if trends {
 		t.Columns = append(t.Columns, column{Name: "Decisions over time"})
@@ -65,7 +65,7 @@ func (s *Site) top(p *page) error {
 		if r.Key == "" {
 			name = text("none")
 		}
-		t.Rows = append(t.Rows, []cell{name, number(size(r.Retries)), {Bar: true, Share: share, Text: fmt.Sprintf("%.0f %%", share)}, number(size(r.Failures)), number(size(r.Jobs))})
+		t.Rows = append(t.Rows, []cell{name, number(size(r.Retries)), {Bar: true, Share: share, Text: fmt.Sprintf("%.0f %%", share)}, number(size(r.Failures))})
 		if trends && r.Key != "" {
 			c, err := s.sparkCell(p, r.Key, "", l.Since, l.Until)
 			if err != nil {

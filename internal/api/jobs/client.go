@@ -224,12 +224,12 @@ func (c *Client) Search(ctx context.Context, asked query.SearchQuestion) (*query
 }
 
 // TopRetries implements query.Answers.
-func (c *Client) TopRetries(ctx context.Context, by string, l *query.List) ([]query.Top, error) {
+func (c *Client) TopRetries(ctx context.Context, by string, jobs bool, l *query.List) ([]query.Top, error) {
 	var out struct{ Rows []query.Top }
 	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.TopRetriesResponse, error) {
 		return p.TopRetries(ctx, &pb.TopRetriesRequest{
 			By: by, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Limit: atMost(l.Limit),
+			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Limit: atMost(l.Limit), Jobs: jobs,
 		})
 	})
 	return out.Rows, err

@@ -196,7 +196,7 @@ func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.
 	}
 	out := &pb.TopRetriesResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		rows, err := from.TopRetries(ctx, cmp.Or(r.By, "queue"), &l)
+		rows, err := from.TopRetries(ctx, cmp.Or(r.By, "queue"), r.Jobs, &l)
 		for i := range rows {
 			if err == nil {
 				err = rowsOf[pb.Top, *pb.Top, *query.Top](&out.Rows)(&rows[i])

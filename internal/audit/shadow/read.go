@@ -12,15 +12,23 @@ import (
 )
 
 // Read reports, by queue, on the decisions in a job database that were made in shadow.
-// Its memory grows with them.
+// It reads all decisions and jobs of the queues that have any, and its memory grows with those in shadow.
 func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 	c := newCollector(f)
-	_, err := q.DecisionList(&jobdb.Criteria{Queue: f.Queue}, jobdb.Page{Sort: "log"}, func(d *jobdb.Decision) error {
-		c.decision(d)
-		return nil
-	})
+	queues, err := q.QueuesInShadow()
 	if err != nil {
 		return nil, err
+	}
+	for _, queue := range queues {
+		if f.Queue != "" && f.Queue != queue {
+			continue
+		}
+		if _, err := q.DecisionList(&jobdb.Criteria{Queue: queue}, jobdb.Page{Sort: "log"}, func(d *jobdb.Decision) error {
+			c.decision(d)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	for _, queue := range c.sorted() {
 		_, err := q.JobList(&jobdb.Criteria{Queue: queue.Name}, jobdb.Page{}, func(j *jobdb.Job) error {

@@ -2,6 +2,7 @@ package shadow_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,15 @@ type rows struct {
 	jobdb.Queries
 	decisions []*jobdb.Decision
 	jobs      []*jobdb.Job
+}
+
+func (r *rows) QueuesInShadow() (queues []string, _ error) {
+	for _, d := range r.decisions {
+		if d.Shadow && !slices.Contains(queues, d.Queue) {
+			queues = append(queues, d.Queue)
+		}
+	}
+	return queues, nil
 }
 
 func (r *rows) DecisionList(c *jobdb.Criteria, _ jobdb.Page, visit func(*jobdb.Decision) error) ([]any, error) {

@@ -49,19 +49,26 @@ func (t *Tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Jo
 
 // Delete implements [jobdb.Pruning].
 func (t *Tx) Delete(ctx context.Context, jobs, groups []string) (rows int, err error) {
+	const ofJobs = "job_id = ANY($1) AND partition = $2"
 	b := &pgx.Batch{}
+	uncounted := table.Uncounted("refloat_", ofJobs)
+	for _, statement := range uncounted {
+		b.Queue(statement, names(jobs), t.partition)
+	}
 	for _, name := range table.OfJobs {
-		b.Queue("DELETE FROM refloat_"+name+" WHERE job_id = ANY($1) AND partition = $2", names(jobs), t.partition)
+		b.Queue("DELETE FROM refloat_"+name+" WHERE "+ofJobs, names(jobs), t.partition)
 	}
 	for _, name := range table.OfGroups {
 		b.Queue("DELETE FROM refloat_"+name+" WHERE group_id = ANY($1) AND partition = $2 AND "+table.EmptyGroup("refloat_", name), names(groups), t.partition)
 	}
 	n := b.Len()
 	results := t.tx.SendBatch(ctx, b)
-	for range n {
+	for i := range n {
 		tag, failed := results.Exec()
 		err = errors.Join(err, failed)
-		rows += int(tag.RowsAffected())
+		if i >= len(uncounted) {
+			rows += int(tag.RowsAffected())
+		}
 	}
 	return rows, t.failed("delete jobs", errors.Join(err, results.Close()))
 }

@@ -287,4 +287,24 @@ CREATE TABLE refloat_cost_days (
 	runs bigint NOT NULL, unknown bigint NOT NULL, cpu bigint NOT NULL, memory bigint NOT NULL, gpu bigint NOT NULL, long_keys text NOT NULL,
 	PRIMARY KEY (of, about, kind, day, partition)
 );
+`, `
+-- Kept counts (table/counts.go), in place of those of decisions by hour, whose pruned decisions stay in them. Failed and cancelled jobs
+-- of a queue by their end.
+CREATE TABLE refloat_counts (
+	of smallint NOT NULL, queue text COLLATE "C" NOT NULL, job_set text COLLATE "C" NOT NULL, hour bigint NOT NULL,
+	policy text COLLATE "C" NOT NULL, rule text COLLATE "C" NOT NULL, code smallint NOT NULL, kind smallint NOT NULL, partition integer NOT NULL,
+	n bigint NOT NULL, pruned bigint NOT NULL, long_keys text NOT NULL DEFAULT '',
+	PRIMARY KEY (of, queue, job_set, hour, policy, rule, code, kind, partition)
+);
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 0, '', '', time / 3600000000000, policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 1, queue, '', time / 3600000000000, policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 2, queue, '', 0, policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 3, queue, job_set, 0, policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 4, queue, '', 0, '', '', 0, state, partition, count(*), 0 FROM refloat_jobs GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 5, queue, '', 0, '', '', 0, 0, partition, count(*), 0 FROM refloat_jobs WHERE retry_after > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 6, '', '', 0, '', '', 0, reason, partition, count(*), 0 FROM refloat_not_decided GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 0, '', '', h.hour, h.policy, '', 0, CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END, h.partition, 0, h.decisions - h.there FROM (SELECT h.*, coalesce((SELECT sum(n) FROM refloat_counts c WHERE c.of = 0 AND c.queue = '' AND c.policy = h.policy AND c.job_set = '' AND c.hour = h.hour AND c.kind = CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END AND c.partition = h.partition), 0) AS there FROM refloat_decision_hours h WHERE of = 2) AS h WHERE h.decisions > h.there ON CONFLICT (of, queue, job_set, hour, policy, rule, code, kind, partition) DO UPDATE SET pruned = excluded.pruned;
+INSERT INTO refloat_counts (of, queue, job_set, hour, policy, rule, code, kind, partition, n, pruned) SELECT 1, h.queue, '', h.hour, '', '', 0, CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END, h.partition, 0, h.decisions - h.there FROM (SELECT h.*, coalesce((SELECT sum(n) FROM refloat_counts c WHERE c.of = 1 AND c.queue = h.queue AND c.job_set = '' AND c.hour = h.hour AND c.kind = CASE WHEN h.requeue THEN 1 ELSE 0 END + CASE WHEN h.shadow THEN 2 ELSE 0 END + CASE WHEN h.acted THEN 4 ELSE 0 END AND c.partition = h.partition), 0) AS there FROM refloat_decision_hours h WHERE of = 1) AS h WHERE h.decisions > h.there ON CONFLICT (of, queue, job_set, hour, policy, rule, code, kind, partition) DO UPDATE SET pruned = excluded.pruned;
+DROP TABLE refloat_decision_hours;
+CREATE INDEX refloat_jobs_fate_in_queue ON refloat_jobs (queue, fate, ended, job_id, partition) WHERE fate <> 0;
 `}

@@ -117,7 +117,7 @@ func (t *Tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
 	queue(b, &table.Jobs, c.Jobs)
 	queue(b, &table.Runs, c.Runs)
 	queue(b, &table.Decisions, c.Decisions)
-	queue(b, &table.Hours, table.HoursOf(c.Decisions))
+	queue(b, &table.Counts, table.CountsOf(c))
 	queue(b, &table.Days, table.DaysOf(c.Costs))
 	queue(b, &table.NotDecided, c.NotDecided)
 	queue(b, &table.Ready, c.Ready)

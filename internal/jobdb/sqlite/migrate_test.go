@@ -121,6 +121,12 @@ func TestMigrateLists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	last := len(migrations) - 1 // what was pruned before it is still in the counts of hours
+	for _, query := range append(slices.Clone(migrations[10:last]), fmt.Sprintf("UPDATE refloat_schema SET version = %d", last), "DELETE FROM decisions WHERE partition = 2") {
+		if _, err := old.Exec(query); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +147,10 @@ func TestMigrateLists(t *testing.T) {
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%+v: the old decisions: %+v, want %+v: %v", f, got, want, err)
 			}
+		}
+		counts, err := q.CountDecisions(&jobdb.Criteria{Queue: "q"})
+		if want := []jobdb.DecisionCount{{Requeue: true, Acted: true, Policy: "p", Count: 1}, {Acted: true, Policy: "p", Count: 1}}; err != nil || !slices.Equal(counts, want) {
+			t.Errorf("the old decisions that were not pruned: %+v, want %+v: %v", counts, want, err)
 		}
 		return nil
 	}); err != nil {

@@ -49,6 +49,21 @@ func TestPruningByIndex(t *testing.T) {
 	}
 }
 
+// TestUncountedByIndex: what prunes takes the rows of jobs out of the counts by looking them up by the job.
+func TestUncountedByIndex(t *testing.T) {
+	t.Parallel()
+	db, err := Open(t.Context(), made(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, query := range table.Uncounted("", fmt.Sprintf(ofJobs, marks(64))) {
+		if plan := planOf(t, db, query, make([]any, 65)...); !strings.Contains(plan, "(job_id=?") || strings.Contains(plan, "SCAN") {
+			t.Errorf("%s:\n%s", query, plan)
+		}
+	}
+}
+
 // planOf returns how SQLite runs a query, a step a line.
 func planOf(t *testing.T, db *DB, query string, args ...any) (plan string) {
 	t.Helper()

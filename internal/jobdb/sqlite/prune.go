@@ -54,6 +54,11 @@ func (t *tx) Candidates(ctx context.Context, which jobdb.Candidates) ([]jobdb.Jo
 
 // Delete implements [jobdb.Pruning].
 func (t *tx) Delete(ctx context.Context, jobs, groups []string) (rows int, err error) {
+	if _, err = t.deleteBy(ctx, table.Uncounted("", ofJobs), jobs, func(statement string, n int) string {
+		return fmt.Sprintf(statement, marks(n))
+	}); err != nil {
+		return 0, err
+	}
 	rows, err = t.deleteBy(ctx, table.OfJobs, jobs, deleteQuery)
 	if err != nil {
 		return rows, err
@@ -62,7 +67,7 @@ func (t *tx) Delete(ctx context.Context, jobs, groups []string) (rows int, err e
 	return rows + more, err
 }
 
-// deleteBy deletes the rows of ids from tables.
+// deleteBy deletes the rows of ids from tables, or runs other queries about these ids.
 func (t *tx) deleteBy(ctx context.Context, tables, jobs []string, query func(name string, n int) string) (rows int, err error) {
 	for n := maxChunk; len(jobs) > 0; {
 		if n > len(jobs) {
@@ -99,13 +104,17 @@ func (t *tx) delete(ctx context.Context, query string, n int) (int, error) {
 	return int(deleted), err
 }
 
-// deleteQuery deletes the rows of n jobs. The plus keeps SQLite from scanning all rows of
-// the partition by another index.
+// ofJobs selects the rows of jobs. The plus keeps SQLite from scanning all rows of the partition by another index.
+const ofJobs = "job_id IN (%s) AND +partition = ?"
+
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// deleteQuery deletes the rows of n jobs.
 func deleteQuery(name string, n int) string {
-	return fmt.Sprintf("DELETE FROM %s WHERE job_id IN (%s) AND +partition = ?", name, strings.TrimSuffix(strings.Repeat("?, ", n), ", "))
+	return fmt.Sprintf("DELETE FROM %s WHERE "+ofJobs, name, marks(n))
 }
 
 // deleteGroupQuery deletes the rows of n groups that have lost their last member.
 func deleteGroupQuery(name string, n int) string {
-	return fmt.Sprintf("DELETE FROM %s WHERE group_id IN (%s) AND +partition = ? AND %s", name, strings.TrimSuffix(strings.Repeat("?, ", n), ", "), table.EmptyGroup("", name))
+	return fmt.Sprintf("DELETE FROM %s WHERE group_id IN (%s) AND +partition = ? AND %s", name, marks(n), table.EmptyGroup("", name))
 }

@@ -107,7 +107,7 @@ func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 		write(ctx, t, &table.Jobs, c.Jobs),
 		write(ctx, t, &table.Runs, c.Runs),
 		write(ctx, t, &table.Decisions, c.Decisions),
-		write(ctx, t, &table.Hours, table.HoursOf(c.Decisions)),
+		write(ctx, t, &table.Counts, table.CountsOf(c)),
 		write(ctx, t, &table.Days, table.DaysOf(c.Costs)),
 		write(ctx, t, &table.NotDecided, c.NotDecided),
 		write(ctx, t, &table.Ready, c.Ready),

@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -229,7 +230,38 @@ func (q Queries) Contents(partition int) (*jobdb.Contents, error) {
 			c.Positions = p.Positions
 		}
 	}
-	return c, errors.Join(err, perr)
+	c.Miscounted, err = q.miscounted(partition, &c.Changes, errors.Join(err, perr))
+	return c, err
+}
+
+// miscounted compares kept counts with the rows of a partition.
+func (q Queries) miscounted(partition int, c *jobdb.Changes, err error) (wrong []jobdb.Miscount, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	differ := map[CountRow]jobdb.Miscount{}
+	for _, row := range CountsOf(c) {
+		key := *row
+		key.n = 0
+		differ[key] = jobdb.Miscount{Want: row.n}
+	}
+	s := Query{}
+	s.where("partition = ? AND n <> 0", partition)
+	err = find(q.Source, &Counts, s, func(row *CountRow) error {
+		key := *row
+		key.n, key.pruned = 0, 0
+		differ[key] = jobdb.Miscount{Want: differ[key].Want, Got: row.n}
+		return nil
+	})
+	keys := slices.Collect(maps.Keys(differ))
+	slices.SortFunc(keys, func(a, b CountRow) int { return a.compare(&b) })
+	for _, k := range keys {
+		if m := differ[k]; m.Want != m.Got {
+			m.Of = fmt.Sprintf("%d/%s/%s/%d/%s/%s/%d/%d", k.of, k.queue, k.jobSet, k.hour, k.policy, k.rule, k.code, k.kind)
+			wrong = append(wrong, m)
+		}
+	}
+	return wrong, err
 }
 
 func all[T any](s Source, t *Of[T], partition int, order string, into *[]*T) error {

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -86,11 +85,22 @@ func states[V ~uint8](of []uint8, orders string, over func(V) bool, lost ...V) [
 		c.lookup.where(c.where.Where[0], c.where.Args...)
 		c.orders = "ended"
 	case len(of) == 1 && slices.Contains(lost, V(of[0])):
-		c.lookup.where("fate = ? AND fate <> 0", int64(of[0]))
+		c.lookup.where(ofFate, int64(of[0]))
 		c.orders = orders
 	}
 	return []condition{c}
 }
+
+// inQueue finds failed or cancelled jobs of a queue by an index of their own.
+func inQueue(queue string, state []condition) []condition {
+	if queue != "" && len(state) > 0 && slices.Contains(state[0].lookup.Where, ofFate) {
+		state[0].lookup.where("queue = ?", queue)
+	}
+	return state
+}
+
+// ofFate finds what failed or was cancelled.
+const ofFate = "fate = ? AND fate <> 0"
 
 // within returns a condition on the time that a list can be ordered by.
 func within(column string, since, until int64) []condition {
@@ -175,7 +185,7 @@ func jobs(c *jobdb.Criteria) plan {
 	return jobListing.planned(concat(
 		ofJob("id", c), long("submitted", "grp", c.Group), equal("", "job_set", c.JobSet), waiting,
 		joined("jobs", "runs", aJob, failed(c)), joined("jobs", "decisions", aJob, decided(c)),
-		states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled),
+		inQueue(c.Queue, states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled)),
 		equal("submitted", "queue", c.Queue), inQueues("submitted", c.Queues), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
 	))
 }
@@ -254,25 +264,4 @@ var keys = map[string]string{
 	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
 	"node":     "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
 	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",
-}
-
-// Top counts the effective decisions that the criteria select, by one of jobdb.Tops,
-// those with the most retries first.
-func (q Queries) Top(by string, c *jobdb.Criteria, limit int) (top []jobdb.Top, err error) {
-	of := decisions(c)
-	s := of.found()
-	s.where("acted")
-	s.Columns = []string{keys[by], "count(*) FILTER (WHERE requeue)", "count(*) FILTER (WHERE NOT requeue)", "count(DISTINCT job_id)"}
-	s.From, s.Rest = Decisions.Name, " GROUP BY 1 ORDER BY 2 DESC, 3 DESC, 1"
-	if limit > 0 {
-		s.Rest += fmt.Sprintf(" LIMIT %d", limit)
-	}
-	var row jobdb.Top
-	err = q.Source.Find(s, func() []any {
-		return []any{&row.Key, &row.Retries, &row.Failures, &row.Jobs}
-	}, func() error {
-		top = append(top, row)
-		return nil
-	})
-	return top, err
 }

@@ -16,13 +16,13 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 	s.Decisions, err = q.CountDecisions(&jobdb.Criteria{})
 	err = errors.Join(
 		err,
-		q.tally("jobs", "state", func(state uint8, n uint64) {
+		q.kept(jobsOfQueue, func(state uint8, n uint64) {
 			s.Jobs = append(s.Jobs, jobdb.JobCount{State: jobdb.JobState(state), Count: n})
 		}),
-		q.tally("not_decided", "reason", func(reason uint8, n uint64) {
+		q.kept(undecided, func(reason uint8, n uint64) {
 			s.NotDecided = append(s.NotDecided, jobdb.NotDecidedCount{Reason: chain.NotDecidedReason(reason), Count: n})
 		}),
-		q.tally("parked", "reason", func(reason uint8, n uint64) {
+		q.tally(Query{Columns: []string{"reason", "count(*)"}, From: Parked.Name, Rest: " GROUP BY 1 ORDER BY 1"}, func(reason uint8, n uint64) {
 			s.Parked = append(s.Parked, jobdb.ParkedCount{Reason: events.ParkReason(reason), Count: n})
 		}),
 		q.count("runs", &s.Runs), q.count("ready", &s.Ready), q.count("releases", &s.Releases),
@@ -30,27 +30,24 @@ func (q Queries) Summary() (*jobdb.Summary, error) {
 	return s, err
 }
 
-// CountDecisions implements [jobdb.Queries].
-func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount, err error) {
-	of := decisions(c)
-	s := of.found()
-	s.Columns = []string{"requeue", "shadow", "acted", "code", "policy", "rule", "count(*)"}
-	s.From, s.Rest = Decisions.Name, " GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1 DESC, 2, 3 DESC, 4, 5, 6"
-	var d jobdb.DecisionCount
-	err = q.Source.Find(s, func() []any {
-		return []any{&d.Requeue, &d.Shadow, &d.Acted, (*uint8)(&d.Code), &d.Policy, &d.Rule, &d.Count}
-	}, func() error {
-		counts = append(counts, d)
-		return nil
-	})
-	return counts, err
-}
-
 // CountJobs implements [jobdb.Queries].
 func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
 	of := jobs(c)
 	s := of.found()
 	s.Columns, s.From = []string{"count(*)"}, Jobs.Name
+	kept := *c
+	kept.Queue, kept.Queues, kept.States, kept.Waiting = "", nil, nil, false
+	if kept.Empty() && (len(c.States) == 0 || !c.Waiting) {
+		grouping := jobsOfQueue
+		if c.Waiting {
+			grouping = waitingOfQueue
+		}
+		s = ofCounts(grouping, &jobdb.Criteria{Queue: c.Queue, Queues: c.Queues})
+		for _, c := range among("", "kind", c.States) {
+			s.where(c.where.Where[0], c.where.Args...)
+		}
+		s.Columns = []string{"CAST(coalesce(sum(n), 0) AS BIGINT)"}
+	}
 	return n, q.Source.Find(s, func() []any { return []any{&n} }, func() error { return nil })
 }
 
@@ -88,13 +85,18 @@ func (q Queries) Retries(partitions []int, now int64, visit func(*jobdb.QueueRet
 	}, func() error { return visit(&r) })
 }
 
-// tally counts the rows of a table by an enum column.
-func (q Queries) tally(from, by string, counted func(uint8, uint64)) error {
+// kept reads kept counts by their kind.
+func (q Queries) kept(of uint8, counted func(uint8, uint64)) error {
+	s := Query{Columns: []string{"kind", "CAST(sum(n) AS BIGINT)"}, From: Counts.Name, Rest: " GROUP BY 1 HAVING sum(n) > 0 ORDER BY 1"}
+	s.where("of = ?", int64(of))
+	return q.tally(s, counted)
+}
+
+// tally visits numbers with their counts.
+func (q Queries) tally(s Query, counted func(uint8, uint64)) error {
 	var value uint8
 	var n uint64
-	return q.Source.Find(Query{Columns: []string{by, "count(*)"}, From: from, Rest: " GROUP BY 1 ORDER BY 1"},
-		func() []any { return []any{&value, &n} },
-		func() error { counted(value, n); return nil })
+	return q.Source.Find(s, func() []any { return []any{&value, &n} }, func() error { counted(value, n); return nil })
 }
 
 func (q Queries) count(from string, n *uint64) error {

@@ -19,13 +19,20 @@ func testHours(t *testing.T, db Database) {
 				d := &jobdb.Decision{Acted: i%4 != 3}
 				d.Partition, d.Number, d.JobID = partition, uint64(100*step+i), fmt.Sprint(step, partition, i)
 				d.Time = int64(500_000+i/3)*hour + int64(step)
-				d.Requeue, d.Shadow, d.Queue, d.Policy = i%2 == 0, i%5 == 0, []string{"", "q", "r"}[i%3], []string{"", "p"}[i%2]
+				d.Requeue, d.Shadow, d.Queue, d.Policy = i%2 == 0, i%5 == 0 && i%3 != 1, []string{"", "q", "r"}[i%3], []string{"", "p"}[i%2]
 				c.Decisions = append(c.Decisions, d)
 			}
 			all = append(all, c.Decisions...)
 			commit(t, db.Writer, partition, at(step), at(step+1), c)
 		}
 	}
+	view(t, db.Reader, func(q jobdb.Queries) error {
+		queues, err := q.QueuesInShadow()
+		equal(t, "queues in shadow", []string{"", "r"}, queues)
+		queues, _ = jobdb.Within(q, []string{"r"}).QueuesInShadow()
+		equal(t, "queues in shadow of those who see one", []string{"r"}, queues)
+		return err
+	})
 	for _, f := range []jobdb.HourFilter{{}, {Queue: "q"}, {Policy: "p"}, {Queue: "none"}, {From: 500_001, To: 500_003}, {Queue: "r", From: 500_002}, {Policy: "p", To: 500_001}} {
 		counts := map[jobdb.HourCount]uint64{}
 		for _, d := range all {

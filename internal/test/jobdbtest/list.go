@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -22,13 +23,16 @@ type listed struct {
 	groups    []*jobdb.Group
 }
 
+// step is between two times of these: kept counts are of hours.
+const step = 1200e9
+
 func newListed(r *rand.Rand, partition int) *listed {
 	l := &listed{}
 	pick := func(names ...string) string { return names[r.IntN(len(names))] }
 	for i := range 20 {
 		j := job(partition, fmt.Sprintf("%s%02d", pick("a", "b"), i))
 		j.Queue, j.JobSet, j.State = pick("q", "other"), pick("s", "t"), jobdb.JobState(r.IntN(10))
-		if j.Times.Submitted = int64(r.IntN(9)); j.State.Terminal() { // as the fold has them
+		if j.Times.Submitted = step * int64(r.IntN(9)); j.State.Terminal() { // as the fold has them
 			j.Times.Ended = []int64{-1, 1, 2, 3, 4}[r.IntN(5)]
 		}
 		j.Queueing.RetryAfter, j.Member.Group = int64(r.IntN(3)), pick("", "g")
@@ -36,13 +40,13 @@ func newListed(r *rand.Rand, partition int) *listed {
 		for n := range uint32(r.IntN(3)) {
 			v := run(partition, j.JobID, fmt.Sprintf("%s/%d", j.JobID, n), n)
 			v.State, v.Node, v.Error.Node, v.Error.Category = jobdb.RunState(r.IntN(7)), pick("", "n1"), pick("", "n1", "n2"), pick("", "oom", "gpu")
-			if v.Times.Leased = int64(r.IntN(9)); v.State.Ended() {
+			if v.Times.Leased = step * int64(r.IntN(9)); v.State.Ended() {
 				v.Times.Ended = int64(r.IntN(9))
 			}
 			l.runs = append(l.runs, v)
 			d := sample[jobdb.Decision](1)
 			d.Partition, d.Number, d.JobID, d.RunID, d.Queue, d.JobSet = partition, uint64(len(l.decisions)+1), j.JobID, v.RunID, j.Queue, j.JobSet
-			d.Code, d.Policy, d.Rule, d.Time = policy.Code(1+r.IntN(3)), pick("infra", "ml"), pick("", "oom"), int64(r.IntN(9))
+			d.Code, d.Policy, d.Rule, d.Time = policy.Code(1+r.IntN(3)), pick("infra", "ml"), pick("", "oom"), step*int64(r.IntN(9))
 			d.Acted, d.Requeue = r.IntN(4) > 0, r.IntN(2) > 0
 			l.decisions = append(l.decisions, d)
 		}
@@ -78,10 +82,10 @@ func drawCriteria(r *rand.Rand) *jobdb.Criteria {
 		c.Codes = []policy.Code{1, 2}
 	}
 	if some() {
-		c.Since = int64(r.IntN(6))
+		c.Since = step * int64(r.IntN(6))
 	}
 	if some() {
-		c.Until = int64(3 + r.IntN(6))
+		c.Until = step * int64(3+r.IntN(6))
 	}
 	c.Waiting = r.IntN(9) == 0
 	return c
@@ -222,6 +226,58 @@ func testLists(t *testing.T, db Database) {
 	}
 	testTop(t, db, r, l)
 	testCounts(t, db, r, l)
+	l.prune(t, db)
+	testTop(t, db, r, l)
+	testCounts(t, db, r, l)
+}
+
+// prune deletes a third of the jobs, and changes the states of others.
+func (l *listed) prune(t *testing.T, db Database) {
+	t.Helper()
+	gone := map[string]bool{}
+	c := &jobdb.Changes{}
+	for i, j := range l.jobs {
+		switch i % 3 {
+		case 0:
+			gone[j.JobID] = true
+		case 1:
+			c.Replaced = append(c.Replaced, j.Counted())
+			j.State, j.Queueing.RetryAfter = jobdb.JobCancelled, 1-j.Queueing.RetryAfter
+			j.Times.Ended = 4
+			c.Jobs = append(c.Jobs, j)
+		}
+	}
+	tx, err := db.Writer.Begin(t.Context(), 0)
+	if err == nil {
+		_, err = tx.Delete(t.Context(), slices.Collect(maps.Keys(gone)), nil)
+	}
+	if err == nil {
+		err = tx.Write(t.Context(), c)
+	}
+	if err == nil {
+		err = tx.Commit(t.Context(), at(1), at(2))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := len(l.decisions)
+	l.jobs = slices.DeleteFunc(l.jobs, func(j *jobdb.Job) bool { return gone[j.JobID] })
+	l.runs = slices.DeleteFunc(l.runs, func(r *jobdb.Run) bool { return gone[r.JobID] })
+	l.decisions = slices.DeleteFunc(l.decisions, func(d *jobdb.Decision) bool { return gone[d.JobID] })
+	if wrong := contents(t, db.Reader, 0).Miscounted; wrong != nil || len(l.decisions) == 0 || len(l.decisions) == was {
+		t.Errorf("%d of %d decisions are left; kept counts differ from the rows: %+v", len(l.decisions), was, wrong)
+	}
+	view(t, db.Reader, func(q jobdb.Queries) error { // kept counts by hour have what was pruned
+		hours, err := q.Hours(jobdb.HourFilter{})
+		n := 0
+		for _, h := range hours {
+			n += int(h.Count)
+		}
+		if n != was {
+			t.Errorf("%d decisions by hour, want %d", n, was)
+		}
+		return err
+	})
 }
 
 // testForgedPlaces: a page begins after values of the columns of its order, and of their types; whatever else a client
@@ -341,7 +397,7 @@ func testTop(t *testing.T, db Database, r *rand.Rand, l *listed) {
 					if !d.Acted {
 						continue
 					}
-					v := l.runs[d.Number-1]
+					v := l.runs[slices.IndexFunc(l.runs, func(r *jobdb.Run) bool { return r.RunID == d.RunID })]
 					rule := ""
 					if d.Rule != "" {
 						rule = d.Policy + "/" + d.Rule
@@ -360,7 +416,7 @@ func testTop(t *testing.T, db Database, r *rand.Rand, l *listed) {
 					}
 					want[key] = n
 				}
-				got, err := q.Top(by, c, 0)
+				got, err := q.Top(by, c, 0, true)
 				if err != nil {
 					return err
 				}
@@ -372,8 +428,17 @@ func testTop(t *testing.T, db Database, r *rand.Rand, l *listed) {
 					}
 				}
 				equal(t, fmt.Sprintf("top by %s, %+v", by, c), want, counted)
+				without := slices.Clone(got)
+				for i := range without {
+					without[i].Jobs = 0
+				}
+				kept, err := q.Top(by, c, 0, false)
+				equal(t, fmt.Sprintf("top by %s, %+v, without jobs", by, c), without, kept)
+				if err != nil {
+					return err
+				}
 				if len(got) > 1 {
-					if one, err := q.Top(by, c, 1); err != nil || len(one) != 1 || one[0] != got[0] {
+					if one, err := q.Top(by, c, 1, true); err != nil || len(one) != 1 || one[0] != got[0] {
 						t.Errorf("the first one by %s: %v, %v, want %v", by, one, err, got[0])
 					}
 				}

@@ -136,7 +136,7 @@ func Counts(t testing.TB, decisions int) (plans []Plan) {
 		}
 		for _, by := range jobdb.Tops {
 			if err == nil {
-				_, err = q.Top(by, &c, 10)
+				_, err = q.Top(by, &c, 10, true)
 			}
 		}
 		if err != nil {

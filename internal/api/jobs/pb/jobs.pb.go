@@ -1608,6 +1608,7 @@ type TopRetriesRequest struct {
 	Since         string                 `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	Until         string                 `protobuf:"bytes,11,opt,name=until,proto3" json:"until,omitempty"`
 	Limit         int32                  `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1000; 0: 10
+	Jobs          bool                   `protobuf:"varint,13,opt,name=jobs,proto3" json:"jobs,omitempty"`   // count their jobs too, which reads all decisions that are selected
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1724,6 +1725,13 @@ func (x *TopRetriesRequest) GetLimit() int32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *TopRetriesRequest) GetJobs() bool {
+	if x != nil {
+		return x.Jobs
+	}
+	return false
 }
 
 type TopRetriesResponse struct {
@@ -7048,7 +7056,7 @@ type QueueStory struct {
 	PendingRetries *Fates                 `protobuf:"bytes,11,opt,name=pending_retries,json=pendingRetries,proto3" json:"pending_retries,omitempty"`
 	Policies       *InForce               `protobuf:"bytes,12,opt,name=policies,proto3" json:"policies,omitempty"`
 	Since          *string                `protobuf:"bytes,14,opt,name=since,proto3,oneof" json:"since,omitempty"`
-	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 2000
+	CausesOf       int32                  `protobuf:"varint,13,opt,name=causes_of,json=causesOf,proto3" json:"causes_of,omitempty"` // the decisions whose failures causes counts: the newest ones, up to 500
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -8867,7 +8875,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x04 \x01(\tR\x06jobSet\x12\x14\n" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1c\n" +
-	"\tpartition\x18\x06 \x01(\x05R\tpartition\"\x9a\x02\n" +
+	"\tpartition\x18\x06 \x01(\x05R\tpartition\"\xae\x02\n" +
 	"\x11TopRetriesRequest\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
@@ -8881,7 +8889,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05since\x18\n" +
 	" \x01(\tR\x05since\x12\x14\n" +
 	"\x05until\x18\v \x01(\tR\x05until\x12\x14\n" +
-	"\x05limit\x18\f \x01(\x05R\x05limit\">\n" +
+	"\x05limit\x18\f \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04jobs\x18\r \x01(\bR\x04jobs\">\n" +
 	"\x12TopRetriesResponse\x12(\n" +
 	"\x04rows\x18\x01 \x03(\v2\x14.refloat.jobs.v1.TopR\x04rows\"\x81\x01\n" +
 	"\x0eTopCostRequest\x12\x0e\n" +
