@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/suggest"
@@ -63,11 +64,11 @@ func topCost(cmd *cobra.Command, f *listFlags, asked query.CostQuestion) error {
 	}
 	for _, part := range []struct {
 		heading string
-		of      func(*query.Cost) *query.Spent
+		of      func(*query.Cost) *audit.Spent
 	}{
-		{"FAILED", func(c *query.Cost) *query.Spent { return &c.Failed }},
-		{"RETRY OK", func(c *query.Cost) *query.Spent { return &c.RetriesSucceeded }},
-		{"RETRY LOST", func(c *query.Cost) *query.Spent { return &c.RetriesLost }},
+		{"FAILED", func(c *query.Cost) *audit.Spent { return &c.Failed }},
+		{"RETRY OK", func(c *query.Cost) *audit.Spent { return &c.RetriesSucceeded }},
+		{"RETRY LOST", func(c *query.Cost) *audit.Spent { return &c.RetriesLost }},
 	} {
 		rows.Columns = append(rows.Columns,
 			show.Column[query.Cost]{Heading: part.heading, Cell: func(c query.Cost) string { return fmt.Sprint(part.of(&c).Runs) }},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -45,9 +46,9 @@ func TestTopCost(t *testing.T) {
 		}
 		return rows
 	}
-	var first query.Spent
+	var first audit.Spent
 	for _, by := range jobdb.CostKeys {
-		var sum query.Spent
+		var sum audit.Spent
 		for _, row := range cost("--by", by) {
 			if row.By != by {
 				t.Errorf("%+v is not by %s", row, by)
@@ -76,6 +77,21 @@ func TestTopCost(t *testing.T) {
 	}
 	if job := exported(t, "jobs", data)[0]; job["cpu"] == "" || job["memory_gib"] == "" || job["gpu"] == "" {
 		t.Errorf("a job as exported: %v", job)
+	}
+	// What whatif derives from the logs is what the job database keeps of retries.
+	var retries audit.Spent
+	for _, row := range cost() {
+		for _, part := range []audit.Spent{row.RetriesSucceeded, row.RetriesLost} {
+			retries.Runs, retries.Unknown, retries.CPUHours = retries.Runs+part.Runs, retries.Unknown+part.Unknown, retries.CPUHours+part.CPUHours
+		}
+	}
+	var answer query.WhatIfResult
+	if err := json.Unmarshal([]byte(ctl(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1", "-o", "json").exits(t, exitFinding).out), &answer); err != nil {
+		t.Fatal(err)
+	}
+	candidate, happened := answer.Sides[0].Held, answer.Sides[1].Held
+	if happened.Runs != retries.Runs || happened.Unknown != retries.Unknown || math.Abs(happened.CPUHours-retries.CPUHours) > 1e-9 || candidate.CPUHours == 0 || candidate.CPUHours >= happened.CPUHours {
+		t.Errorf("by whatif, retries held %+v, and %+v with fewer; by the job database %+v", happened, candidate, retries)
 	}
 	node := cost("--by", "node")[0].Key
 	if one := cost("--by", "node", "--key", node); len(one) != 1 || one[0].Key != node {

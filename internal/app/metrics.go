@@ -48,7 +48,7 @@ func NewMetrics(now func() time.Time, policySeries int) *Metrics {
 	m := &Metrics{
 		registry:         registry,
 		evaluatorMetrics: newEvaluatorMetrics(r),
-		ingesterMetrics:  newIngesterMetrics(r),
+		ingesterMetrics:  newIngesterMetrics(r, policySeries),
 		diskMetrics:      newDiskMetrics(r),
 		followMetrics:    newFollowMetrics(r),
 		policy:           newPolicyMetrics(r, policySeries),
@@ -135,18 +135,15 @@ func (m *Metrics) ingester(now func() time.Time) sink.Hooks {
 
 // cost adds what runs held.
 func (m *Metrics) cost(costs []*jobdb.Cost) {
-	sums := map[jobdb.CostKind]*jobdb.Spent{}
 	for _, c := range costs {
-		if sums[c.Kind] == nil {
-			sums[c.Kind] = &jobdb.Spent{}
+		labels, _ := m.costSeries.bound(decided{labelOf(c.Queue), labelOf(c.Category), "", c.Kind.String()})
+		of := func(resource string) prometheus.Counter {
+			return m.runHours.WithLabelValues(labels[3], labels[0], labels[1], resource)
 		}
-		sums[c.Kind].Add(c.Spent)
-	}
-	for kind, s := range sums {
-		m.runUnknown.WithLabelValues(kind.String()).Add(float64(s.Unknown))
-		m.runHours.WithLabelValues(kind.String(), "cpu").Add(s.CPUHours())
-		m.runHours.WithLabelValues(kind.String(), "memory_gib").Add(s.MemoryHours())
-		m.runHours.WithLabelValues(kind.String(), "gpu").Add(s.GPUHours())
+		m.runUnknown.WithLabelValues(labels[3], labels[0], labels[1]).Add(float64(c.Unknown))
+		of("cpu").Add(c.CPUHours())
+		of("memory_gib").Add(c.MemoryHours())
+		of("gpu").Add(c.GPUHours())
 	}
 }
 

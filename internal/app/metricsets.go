@@ -68,6 +68,7 @@ func newEvaluatorMetrics(r register) evaluatorMetrics {
 // ingesterMetrics are about writing the job database, and Armada's tables in it.
 type ingesterMetrics struct {
 	rows        *prometheus.CounterVec
+	costSeries  *seriesBound
 	runHours    *prometheus.CounterVec
 	runUnknown  *prometheus.CounterVec
 	ingest      *prometheus.HistogramVec
@@ -85,11 +86,12 @@ type ingesterMetrics struct {
 	notFollowed *prometheus.GaugeVec
 }
 
-func newIngesterMetrics(r register) ingesterMetrics {
+func newIngesterMetrics(r register, limit int) ingesterMetrics {
 	return ingesterMetrics{
 		rows:        r.counter("jobdb_rows_total", "Rows written to the job database.", "partition"),
-		runHours:    r.counter("run_hours_total", "Hours of a core, of a GiB of memory and of a GPU that runs held from lease to end, by how they ended: failed, retry_succeeded, or retry_lost, which failed (then it is in failed too) or was cancelled.", "kind", "resource"),
-		runUnknown:  r.counter("run_hours_unknown_runs_total", "Runs whose hours are unknown and not in refloat_run_hours_total.", "kind"),
+		costSeries:  &seriesBound{limit: limit},
+		runHours:    r.counter("run_hours_total", "Hours of a core, of a GiB of memory and of a GPU that runs held from lease to end, by Armada's category of the failure (of a retry, of the one that it was granted for) and by how they ended: failed, retry_succeeded, or retry_lost, which failed (then it is in failed too) or was cancelled. Beyond --policy-series, labels are other.", "kind", "queue", "category", "resource"),
+		runUnknown:  r.counter("run_hours_unknown_runs_total", "Runs whose hours are unknown and not in refloat_run_hours_total.", "kind", "queue", "category"),
 		ingest:      r.histogram("jobdb_transaction_seconds", "Time to load, write and commit one transaction.", "partition"),
 		eventTime:   r.gauge("jobdb_last_event_timestamp_seconds", "Publish time of the last message written to the job database.", "partition"),
 		ingestLag:   r.gauge("jobdb_lag_messages", "Log entries of decisions that are not yet in the job database.", "partition"),

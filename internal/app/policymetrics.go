@@ -24,7 +24,7 @@ import (
 const DefaultPolicySeries = 2000
 
 // PolicySeriesUsage is the help text of the flag.
-const PolicySeriesUsage = "how many label combinations each refloat_policy_… metric may have; what exceeds this is counted under the queue, policy and rule `other`"
+const PolicySeriesUsage = "how many label combinations each refloat_policy_… metric, and of queue, category and kind refloat_run_hours_total, may have; what exceeds this is counted under the queue, policy, rule and category `other`"
 
 // CheckPolicySeries refuses a number that the flag cannot have.
 func CheckPolicySeries(n int) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/suggest"
 )
@@ -23,44 +24,11 @@ type CostQuestion struct {
 // Cost is what the runs of one key held. A failed run counts for what decided on it, and for its node and Armada's category
 // of its error; a retry for the failure that it was granted for. In shadow, no retry is ours.
 type Cost struct {
-	By               string `json:"by"`
-	Key              string `json:"key"` // "": none
-	Failed           Spent  `json:"failed"`
-	RetriesSucceeded Spent  `json:"retriesSucceeded"`
-	RetriesLost      Spent  `json:"retriesLost"` // failed, of which Failed has its part too, or cancelled
-}
-
-// Spent is what runs held, each from its lease to its end.
-type Spent struct {
-	Runs        uint64  `json:"runs"`
-	Unknown     uint64  `json:"unknownRuns"` // of Runs, those of which it is unknown: they are not in the hours
-	CPUHours    float64 `json:"cpuHours"`    // of a core
-	MemoryHours float64 `json:"memoryGiBHours"`
-	GPUHours    float64 `json:"gpuHours"` // of a device
-}
-
-// SpentOf returns the hours of what runs held.
-func SpentOf(s *jobdb.Spent) Spent {
-	return Spent{s.Runs, s.Unknown, s.CPUHours(), s.MemoryHours(), s.GPUHours()}
-}
-
-// Known reports whether the hours of any run are known.
-func (s *Spent) Known() bool { return s.Runs > s.Unknown }
-
-// Hours are hours of GPUs, of cores and of GiB of memory as people read them: "unknown" if they are of no run.
-func (s *Spent) Hours() (gpu, cpu, memory string) {
-	text := func(hours float64) string {
-		switch {
-		case s.Runs > 0 && !s.Known():
-			return "unknown"
-		case hours > 0 && hours < .0005:
-			return "<0.001"
-		case hours > 0 && hours < .1:
-			return fmt.Sprintf("%.3f", hours)
-		}
-		return fmt.Sprintf("%.1f", hours)
-	}
-	return text(s.GPUHours), text(s.CPUHours), text(s.MemoryHours)
+	By               string      `json:"by"`
+	Key              string      `json:"key"` // "": none
+	Failed           audit.Spent `json:"failed"`
+	RetriesSucceeded audit.Spent `json:"retriesSucceeded"`
+	RetriesLost      audit.Spent `json:"retriesLost"` // failed, of which Failed has its part too, or cancelled
 }
 
 // UnknownNote says of how many runs in a list the hours are unknown; "": of none.
@@ -77,7 +45,9 @@ func UnknownNote(costs []Cost) string {
 	return fmt.Sprintf("the hours of %d of %d runs are unknown and not in the sums: their jobs name no requests that can be read, were submitted before this database kept them, or a lease or an end is missing", n, of)
 }
 
-func (c *Cost) parts() [3]*Spent { return [3]*Spent{&c.Failed, &c.RetriesSucceeded, &c.RetriesLost} }
+func (c *Cost) parts() [3]*audit.Spent {
+	return [3]*audit.Spent{&c.Failed, &c.RetriesSucceeded, &c.RetriesLost}
+}
 
 // TopCost lists what failed runs and retries held, from kept sums. First come the most hours of GPUs of failed runs, then of
 // cores, then of memory, then the most runs.
@@ -99,7 +69,7 @@ func (s *Source) TopCost(ctx context.Context, asked CostQuestion) (rows []Cost, 
 			if n := len(rows); n == 0 || rows[n-1].Key != sum.Key {
 				rows = append(rows, Cost{By: asked.By, Key: sum.Key})
 			}
-			*rows[len(rows)-1].parts()[sum.Kind] = SpentOf(&sum.Spent)
+			*rows[len(rows)-1].parts()[sum.Kind] = audit.SpentOf(&sum.Spent)
 		}
 		return err
 	})

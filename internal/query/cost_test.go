@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
@@ -39,9 +40,9 @@ func TestTopCost(t *testing.T) {
 		t.Errorf("asked for %+v: %v", asked, err)
 	}
 	want := []Cost{
-		{By: "rule", Key: "b", Failed: Spent{Runs: 1, GPUHours: 1}, RetriesSucceeded: Spent{Runs: 4, CPUHours: .1}},
-		{By: "rule", Key: "a", Failed: Spent{Runs: 3, Unknown: 1, CPUHours: 2, MemoryHours: .5}, RetriesLost: Spent{Runs: 1, CPUHours: .001}},
-		{By: "rule", Failed: Spent{Runs: 2, Unknown: 2}},
+		{By: "rule", Key: "b", Failed: audit.Spent{Runs: 1, GPUHours: 1}, RetriesSucceeded: audit.Spent{Runs: 4, CPUHours: .1}},
+		{By: "rule", Key: "a", Failed: audit.Spent{Runs: 3, Unknown: 1, CPUHours: 2, MemoryHours: .5}, RetriesLost: audit.Spent{Runs: 1, CPUHours: .001}},
+		{By: "rule", Failed: audit.Spent{Runs: 2, Unknown: 2}},
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("%+v, want %+v", rows, want)
@@ -56,12 +57,12 @@ func TestTopCost(t *testing.T) {
 		t.Errorf("asked for %+v: %v", asked, err)
 	}
 	for _, c := range []struct {
-		of               Spent
+		of               audit.Spent
 		gpu, cpu, memory string
 	}{
-		{Spent{}, "0.0", "0.0", "0.0"},
-		{Spent{Runs: 1, Unknown: 1}, "unknown", "unknown", "unknown"},
-		{Spent{Runs: 2, Unknown: 1, GPUHours: 1234.56, CPUHours: .0123, MemoryHours: .00001}, "1234.6", "0.012", "<0.001"},
+		{audit.Spent{}, "0.0", "0.0", "0.0"},
+		{audit.Spent{Runs: 1, Unknown: 1}, "unknown", "unknown", "unknown"},
+		{audit.Spent{Runs: 2, Unknown: 1, GPUHours: 1234.56, CPUHours: .0123, MemoryHours: .00001}, "1234.6", "0.012", "<0.001"},
 	} {
 		if gpu, cpu, memory := c.of.Hours(); gpu != c.gpu || cpu != c.cpu || memory != c.memory {
 			t.Errorf("%+v reads %s, %s, %s, want %s, %s, %s", c.of, gpu, cpu, memory, c.gpu, c.cpu, c.memory)

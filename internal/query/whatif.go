@@ -191,6 +191,17 @@ func Compare(results []WhatIfResult) (c Comparison) {
 	row("their time", func(s *whatif.Side) string {
 		return time.Duration(s.RunSeconds * float64(time.Second)).Round(time.Second).String()
 	})
+	hours := func(name string, of func(gpu, cpu, memory string) string) {
+		row(name, func(s *whatif.Side) string { return of(s.Held.Hours()) })
+	}
+	if slices.ContainsFunc(c.sides, func(s whatif.Side) bool { return s.Held.Runs > 0 }) {
+		hours("their hours of a GPU", func(gpu, _, _ string) string { return gpu })
+		hours("of a core", func(_, cpu, _ string) string { return cpu })
+		hours("of a GiB", func(_, _, memory string) string { return memory })
+	}
+	if slices.ContainsFunc(c.sides, func(s whatif.Side) bool { return s.Held.Unknown > 0 }) {
+		count("runs of which these are unknown, and not in the sums", func(s *whatif.Side) uint64 { return s.Held.Unknown })
+	}
 	count("jobs that succeeded", func(s *whatif.Side) uint64 { return s.Succeeded })
 	count("failed", func(s *whatif.Side) uint64 { return s.Failed })
 	count("were cancelled", func(s *whatif.Side) uint64 { return s.Cancelled })

@@ -11,8 +11,9 @@ import (
 	"github.com/refloat/refloat/internal/schedulerdb"
 )
 
-// requestsOf returns what a pod requests, or nil if that is nothing, unreadable or absurd.
-func requestsOf(pod *pb.PodSpec) *jobdb.Requests {
+// RequestsOf returns what a job's pod requests, or nil if that is nothing, unreadable or absurd.
+func RequestsOf(job *pb.SubmitJob) *jobdb.Requests {
+	pod := job.GetMainObject().GetPodSpec().GetPodSpec()
 	cpu, memory, gpu, err := schedulerdb.Requests(pod)
 	r := &jobdb.Requests{CPU: cpu, Memory: memory, GPU: gpu}
 	if least, most := min(cpu, memory, gpu), max(cpu, memory, gpu); err != nil || least < 0 || most == 0 || most > jobdb.MaxRequest {

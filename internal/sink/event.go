@@ -36,7 +36,7 @@ func submitFacts(s *events.Submit, full *pb.SubmitJob) jobdb.Submit {
 		GangCardinality: s.GangCardinality,
 		GraceSeconds:    s.GraceSeconds,
 		InitContainers:  s.InitContainers,
-		Requests:        requestsOf(full.GetMainObject().GetPodSpec().GetPodSpec()),
+		Requests:        RequestsOf(full),
 	}
 }
 

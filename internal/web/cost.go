@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
@@ -52,7 +53,7 @@ func costTable(rows []query.Cost) table {
 	return t
 }
 
-func spentCell(s *query.Spent) cell {
+func spentCell(s *audit.Spent) cell {
 	if s.Runs == 0 {
 		return text("none")
 	}

@@ -49,6 +49,7 @@ type message struct {
 	at       int64 // the time of its latest event
 	actual   []entry
 	causes   map[string]string // of the runs that failed, by run
+	requests *requests         // of the jobs of the partition
 }
 
 // cause names why a run failed.

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/events"
+	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -20,10 +22,12 @@ type Side struct {
 	// Runs took place behind these retries, and ran for so long as far as they have ended.
 	Runs       uint64  `json:"runs"`
 	RunSeconds float64 `json:"runSeconds"`
-	Succeeded  uint64  `json:"succeeded"`
-	Failed     uint64  `json:"failed"`
-	Cancelled  uint64  `json:"cancelled"`
-	Open       uint64  `json:"notOver"` // the history has no end of them, or ends before the last retry that is granted
+	// Held is what those of them held that have ended.
+	Held      audit.Spent `json:"held"`
+	Succeeded uint64      `json:"succeeded"`
+	Failed    uint64      `json:"failed"`
+	Cancelled uint64      `json:"cancelled"`
+	Open      uint64      `json:"notOver"` // the history has no end of them, or ends before the last retry that is granted
 	// Estimated jobs ended without the retry that this side grants next; Estimates say of each kind of these retries how they may end.
 	Estimated uint64     `json:"estimated"`
 	Estimates []Estimate `json:"estimates"`
@@ -50,11 +54,15 @@ type fate struct {
 	retried bool // the last failed run, by this side
 	waiting bool // no run since the last failed one
 	ended   bool // the history failed it, and has no run of it since
+	behind  bool // the run that is known since the last failed one is behind a retry of this side
 	kind    retryKind
 	group   string // its key; "": none
 	run     string // the last failed one
-	began   int64  // of the run behind a retry of this side; 0: none runs
+	leased  int64  // of the run behind a retry; 0: unknown
+	began   int64  // of it; 0: none runs, or unknown
 	due, at int64
+
+	requests *jobdb.Requests // nil: unknown
 }
 
 // ending is what a side does to a group where the history does something else.
@@ -68,6 +76,7 @@ type ending struct {
 type fates struct {
 	o       *Options
 	side    Side
+	held    jobdb.Spent
 	jobs    map[string]*fate
 	groups  map[string]*ending
 	untold  untold
@@ -113,7 +122,7 @@ func (f *fates) decided(m *message, e *entry) {
 	}
 	t := f.jobs[e.job()]
 	if t == nil {
-		t = &fate{group: group}
+		t = &fate{group: group, requests: m.requests.of(e.job())}
 		f.jobs[strings.Clone(e.job())] = t
 	}
 	t.at = m.at
@@ -145,17 +154,20 @@ func (f *fates) ran(t *fate, run string, at int64) {
 	if t.waiting && run != t.run { // nothing said that it began
 		f.began(t, 0)
 	}
+	if t.behind && t.counted {
+		f.held.Add(jobdb.SpentBy(t.requests, jobdb.RunTimes{Leased: t.leased, Ended: at}))
+	}
 	if t.began > 0 && t.counted {
 		f.side.RunSeconds += float64(max(0, at-t.began)) / 1e9
 	}
-	t.began = 0
+	t.began, t.behind = 0, false
 }
 
 // began notes the first sign of a run after a failed one.
 func (f *fates) began(t *fate, at int64) {
 	t.waiting, t.ended = false, false
-	if t.retried {
-		if t.began = at; t.counted {
+	if t.behind = t.retried; t.behind {
+		if t.leased, t.began = at, at; t.counted {
 			f.side.Runs++
 		}
 	}
@@ -180,7 +192,9 @@ func (f *fates) happened(t *fate, ev *events.Event) {
 	switch ev.Kind {
 	case events.RunLeased, events.RunRunning:
 		if t.waiting && ev.RunID != t.run {
-			f.began(t, ev.Time)
+			if f.began(t, ev.Time); ev.Kind == events.RunRunning {
+				t.leased = 0
+			}
 		} else if ev.Kind == events.RunRunning && t.began > 0 {
 			t.began = ev.Time
 		}
@@ -201,7 +215,7 @@ func (f *fates) happened(t *fate, ev *events.Event) {
 
 // over counts a job by its end; nil, or if the side gave its group another end than the history: by that.
 func (f *fates) over(t *fate, count *uint64) {
-	t.over, t.began = true, 0
+	t.over, t.began, t.behind = true, 0, false
 	if !t.counted {
 		return
 	}
@@ -263,6 +277,7 @@ func (f *fates) end() {
 // merge adds another partition.
 func (f *fates) merge(o *fates) {
 	f.side.add(&o.side)
+	f.held.Add(o.held)
 	f.untold.merge(o.untold)
 	for k, n := range o.took {
 		n.add(f.took[k])
@@ -272,6 +287,6 @@ func (f *fates) merge(o *fates) {
 
 // close returns the side, with estimates by the retries that took place.
 func (f *fates) close(name string, took map[retryKind]tally) Side {
-	f.side.Name, f.side.Estimates = name, f.untold.estimates(took)
+	f.side.Name, f.side.Held, f.side.Estimates = name, audit.SpentOf(&f.held), f.untold.estimates(took)
 	return f.side
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/evaluator"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/test/model"
 )
 
@@ -16,6 +17,9 @@ import (
 // estimated by what the history has.
 func TestSidesByHand(t *testing.T) {
 	t.Parallel()
+	held := func(runs, ofJob1 int64) audit.Spent { // a minute each, on two cores
+		return audit.SpentOf(&jobdb.Spent{Runs: uint64(runs), Unknown: uint64(ofJob1), CPU: (runs - ofJob1) * 60 * 2000})
+	}
 	// By limit 5: job0 and job3 succeed after 1 and 3 failures, job1 after 4, job2 fails for good at its sixth.
 	events := story(t, 1, 4, 6, 3)
 	for _, history := range []struct {
@@ -37,17 +41,17 @@ func TestSidesByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		happened := whatif.Side{Name: whatif.Happened, Jobs: 4, Retries: 13, Runs: 13, RunSeconds: 13 * 60, Succeeded: 3, Failed: 1}
+		happened := whatif.Side{Name: whatif.Happened, Jobs: 4, Retries: 13, Runs: 13, RunSeconds: 13 * 60, Held: held(13, 4), Succeeded: 3, Failed: 1}
 		basis := "no 6th retry by infra/oom took place, its 5th succeeded in 0 of 1 cases"
 		if alone {
-			happened.Retries, happened.Runs, happened.RunSeconds = 0, 0, 0 // nobody decided
+			happened.Retries, happened.Runs, happened.RunSeconds, happened.Held = 0, 0, 0, held(0, 0) // nobody decided
 			basis = "no retry by infra/oom took place, any retry after OOMKilled succeeded in 3 of 13 cases"
 		}
 		for i, want := range []whatif.Side{
-			{Name: "2", Jobs: 4, Retries: 7, Runs: 7, RunSeconds: 7 * 60, Succeeded: 1, Failed: 3},
-			{Name: "9", Jobs: 4, Retries: 14, Runs: 13, RunSeconds: 13 * 60, Succeeded: 3, Estimated: 1},
+			{Name: "2", Jobs: 4, Retries: 7, Runs: 7, RunSeconds: 7 * 60, Held: held(7, 2), Succeeded: 1, Failed: 3},
+			{Name: "9", Jobs: 4, Retries: 14, Runs: 13, RunSeconds: 13 * 60, Held: held(13, 4), Succeeded: 3, Estimated: 1},
 		} {
-			against := whatif.Side{Name: "3", Jobs: 4, Retries: 10, Runs: 10, RunSeconds: 10 * 60, Succeeded: 2, Failed: 2}
+			against := whatif.Side{Name: "3", Jobs: 4, Retries: 10, Runs: 10, RunSeconds: 10 * 60, Held: held(10, 3), Succeeded: 2, Failed: 2}
 			got := results[i].Sides
 			estimates := got[0].Estimates
 			for j := range got {

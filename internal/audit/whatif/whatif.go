@@ -171,11 +171,12 @@ type pass struct {
 	sides     []*side
 	compared  []*comparison
 	history   *fates
+	requests  *requests
 	messages  uint64
 }
 
 func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass, err error) {
-	x = &pass{o: o, partition: p, history: newFates(o, true)}
+	x = &pass{o: o, partition: p, history: newFates(o, true), requests: newRequests(o)}
 	if o.Against != nil {
 		if x.against, err = newSide(o, o.Against); err != nil {
 			return nil, err
@@ -291,7 +292,7 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 
 // message decides a message by all sides and compares.
 func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
-	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual}, actual, actual
+	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, requests: x.requests}, actual, actual
 	for i, side := range x.all() {
 		if err := side.step(form, m); err != nil {
 			return err
@@ -300,6 +301,7 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 			of.seq = side.Events()
 			of.at = timeOf(of.seq, m.OriginPublish())
 			timed(actual, of.at)
+			x.requests.message(of.seq)
 		}
 		timed(side.entries, of.at)
 		side.fates.message(of, side.entries)
@@ -314,6 +316,7 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 	for i, side := range x.sides {
 		x.compared[i].message(of, baseline, side.entries)
 	}
+	x.requests.done(of.seq, of.at)
 	if x.messages++; x.o.Progress != nil && x.messages%1024 == 0 {
 		x.o.Progress(x.partition, x.messages)
 	}

@@ -311,7 +311,11 @@ func story(t testing.TB, failures ...int) (events topic) {
 	}
 	for j, n := range failures {
 		job := fmt.Sprint("job", j)
-		publish(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: job}}})
+		submit := &pb.SubmitJob{JobId: job}
+		if j != 1 { // of which it is unknown what it requests
+			submit.MainObject = twoCores(t)
+		}
+		publish(&pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: submit}})
 		for k := 0; ; k++ {
 			run := fmt.Sprint(job, "-", k)
 			publish(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: job, RunId: run, NodeId: "n"}}},
@@ -330,6 +334,21 @@ func story(t testing.TB, failures ...int) (events topic) {
 		}
 	}
 	return events
+}
+
+// twoCores is a pod that requests two cores.
+func twoCores(t testing.TB) *pb.KubernetesMainObject {
+	t.Helper()
+	cores := "2"
+	resources, err := proto.Marshal(&pb.ResourceRequirements{Requests: map[string]*pb.Quantity{"cpu": {Text: &cores}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := proto.Marshal(&pb.Container{Resources: resources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pb.KubernetesMainObject{PodSpec: &pb.PodSpecWithAvoidList{PodSpec: &pb.PodSpec{Containers: [][]byte{container}}}}
 }
 
 // TestStory: what a smaller and a larger limit would have done.

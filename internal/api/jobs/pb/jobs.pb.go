@@ -2569,6 +2569,7 @@ type Side struct {
 	NotOver       uint64                 `protobuf:"varint,9,opt,name=not_over,json=notOver,proto3" json:"not_over,omitempty"` // the history has no end of them
 	Estimated     uint64                 `protobuf:"varint,10,opt,name=estimated,proto3" json:"estimated,omitempty"`           // they ended without the retry that this side grants next
 	Estimates     []*Estimate            `protobuf:"bytes,11,rep,name=estimates,proto3" json:"estimates,omitempty"`            // of these
+	Held          *Spent                 `protobuf:"bytes,12,opt,name=held,proto3" json:"held,omitempty"`                      // what those of the runs held that have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2676,6 +2677,13 @@ func (x *Side) GetEstimated() uint64 {
 func (x *Side) GetEstimates() []*Estimate {
 	if x != nil {
 		return x.Estimates
+	}
+	return nil
+}
+
+func (x *Side) GetHeld() *Spent {
+	if x != nil {
+		return x.Held
 	}
 	return nil
 }
@@ -8960,7 +8968,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05sides\x18\x18 \x03(\v2\x15.refloat.jobs.v1.SideR\x05sides\x12O\n" +
 	"\x16failed_earlier_unknown\x18\x19 \x03(\v2\x19.refloat.jobs.v1.EstimateR\x14failedEarlierUnknown\x12?\n" +
 	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknownB\a\n" +
-	"\x05_next\"\xc3\x02\n" +
+	"\x05_next\"\xef\x02\n" +
 	"\x04Side\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x04R\x04jobs\x12\x18\n" +
@@ -8974,7 +8982,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\bnot_over\x18\t \x01(\x04R\anotOver\x12\x1c\n" +
 	"\testimated\x18\n" +
 	" \x01(\x04R\testimated\x127\n" +
-	"\testimates\x18\v \x03(\v2\x19.refloat.jobs.v1.EstimateR\testimates\"\xba\x01\n" +
+	"\testimates\x18\v \x03(\v2\x19.refloat.jobs.v1.EstimateR\testimates\x12*\n" +
+	"\x04held\x18\f \x01(\v2\x16.refloat.jobs.v1.SpentR\x04held\"\xba\x01\n" +
 	"\bEstimate\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
@@ -9954,115 +9963,116 @@ var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
 	35,  // 25: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
 	35,  // 26: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
 	35,  // 27: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
-	41,  // 28: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	41,  // 29: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	98,  // 30: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	100, // 31: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	46,  // 32: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	49,  // 33: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	50,  // 34: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	48,  // 35: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	54,  // 36: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	53,  // 37: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
-	54,  // 38: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	56,  // 39: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	58,  // 40: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	57,  // 41: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	64,  // 42: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	65,  // 43: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	58,  // 44: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	60,  // 45: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	61,  // 46: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	62,  // 47: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 48: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	63,  // 49: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	78,  // 50: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	66,  // 51: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	57,  // 52: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	64,  // 53: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	47,  // 54: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	68,  // 55: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	70,  // 56: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	52,  // 57: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	52,  // 58: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	47,  // 59: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	71,  // 60: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	72,  // 61: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	73,  // 62: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	70,  // 63: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	75,  // 64: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	76,  // 65: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	78,  // 66: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	78,  // 67: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	78,  // 68: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	79,  // 69: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	79,  // 70: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	81,  // 71: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	80,  // 72: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	73,  // 73: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	84,  // 74: refloat.jobs.v1.Cost.failed:type_name -> refloat.jobs.v1.Spent
-	84,  // 75: refloat.jobs.v1.Cost.retries_succeeded:type_name -> refloat.jobs.v1.Spent
-	84,  // 76: refloat.jobs.v1.Cost.retries_lost:type_name -> refloat.jobs.v1.Spent
-	86,  // 77: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	87,  // 78: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	88,  // 79: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	88,  // 80: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	89,  // 81: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	91,  // 82: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	96,  // 83: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	97,  // 84: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	92,  // 85: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	93,  // 86: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	94,  // 87: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	94,  // 88: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	95,  // 89: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	99,  // 90: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	52,  // 91: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 92: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 93: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 94: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 95: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 96: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 97: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 98: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 99: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 100: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 101: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 102: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 103: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
-	22,  // 104: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	24,  // 105: refloat.jobs.v1.Jobs.TopCost:input_type -> refloat.jobs.v1.TopCostRequest
-	26,  // 106: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	27,  // 107: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	30,  // 108: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	42,  // 109: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	44,  // 110: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	29,  // 111: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 112: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 113: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 114: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 115: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 116: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 117: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	69,  // 118: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	74,  // 119: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	59,  // 120: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 121: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	77,  // 122: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 123: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
-	23,  // 124: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	25,  // 125: refloat.jobs.v1.Jobs.TopCost:output_type -> refloat.jobs.v1.TopCostResponse
-	85,  // 126: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	28,  // 127: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	32,  // 128: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	43,  // 129: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	45,  // 130: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	52,  // 131: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	112, // [112:132] is the sub-list for method output_type
-	92,  // [92:112] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	84,  // 28: refloat.jobs.v1.Side.held:type_name -> refloat.jobs.v1.Spent
+	41,  // 29: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	41,  // 30: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	98,  // 31: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	100, // 32: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	46,  // 33: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	49,  // 34: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	50,  // 35: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	48,  // 36: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	54,  // 37: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	53,  // 38: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
+	54,  // 39: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	56,  // 40: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	58,  // 41: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	57,  // 42: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	64,  // 43: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	65,  // 44: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	58,  // 45: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	60,  // 46: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	61,  // 47: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	62,  // 48: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 49: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	63,  // 50: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	78,  // 51: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	66,  // 52: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	57,  // 53: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	64,  // 54: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	47,  // 55: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	68,  // 56: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	70,  // 57: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	52,  // 58: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	52,  // 59: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	47,  // 60: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	71,  // 61: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	72,  // 62: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	73,  // 63: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	70,  // 64: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	75,  // 65: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	76,  // 66: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	78,  // 67: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	78,  // 68: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	78,  // 69: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	79,  // 70: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	79,  // 71: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	81,  // 72: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	80,  // 73: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	73,  // 74: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	84,  // 75: refloat.jobs.v1.Cost.failed:type_name -> refloat.jobs.v1.Spent
+	84,  // 76: refloat.jobs.v1.Cost.retries_succeeded:type_name -> refloat.jobs.v1.Spent
+	84,  // 77: refloat.jobs.v1.Cost.retries_lost:type_name -> refloat.jobs.v1.Spent
+	86,  // 78: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	87,  // 79: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	88,  // 80: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	88,  // 81: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	89,  // 82: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	91,  // 83: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	96,  // 84: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	97,  // 85: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	92,  // 86: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	93,  // 87: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	94,  // 88: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	94,  // 89: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	95,  // 90: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	99,  // 91: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	52,  // 92: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 93: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 94: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 95: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 96: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 97: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 98: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 99: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 100: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 101: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 102: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 103: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 104: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
+	22,  // 105: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	24,  // 106: refloat.jobs.v1.Jobs.TopCost:input_type -> refloat.jobs.v1.TopCostRequest
+	26,  // 107: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	27,  // 108: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	30,  // 109: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	42,  // 110: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	44,  // 111: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	29,  // 112: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 113: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 114: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 115: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 116: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 117: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 118: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	69,  // 119: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	74,  // 120: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	59,  // 121: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 122: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	77,  // 123: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 124: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
+	23,  // 125: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	25,  // 126: refloat.jobs.v1.Jobs.TopCost:output_type -> refloat.jobs.v1.TopCostResponse
+	85,  // 127: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	28,  // 128: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	32,  // 129: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	43,  // 130: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	45,  // 131: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	52,  // 132: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	113, // [113:133] is the sub-list for method output_type
+	93,  // [93:113] is the sub-list for method input_type
+	93,  // [93:93] is the sub-list for extension type_name
+	93,  // [93:93] is the sub-list for extension extendee
+	0,   // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
