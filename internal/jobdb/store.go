@@ -144,6 +144,8 @@ type Changes struct {
 	// the rows that Jobs replace.
 	Costs    []*Cost
 	Replaced []CountedJob
+	// Recounted are those of Runs whose node or category may change although something was decided on them before. Kept counts follow.
+	Recounted []RunKey
 }
 
 // Rows returns the number of rows to be written.

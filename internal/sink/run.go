@@ -1,6 +1,8 @@
 package sink
 
 import (
+	"slices"
+
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -70,6 +72,7 @@ func (f *fold) imported(j *jobRow, ev *events.Event) {
 		q.OpenRuns++
 		j.open = append(j.open, run)
 	}
+	f.recount(run)
 	run.Node = ev.Node
 	if ev.Kind == events.EndedRun {
 		run.State, run.Outcome = jobdb.RunFailed, jobdb.LeftAlone
@@ -126,6 +129,7 @@ func (f *fold) leased(run *runRow, node string, m *pb.JobRunLeased) {
 	}
 	run.Times.Leased, run.Executor, run.Pool = f.t, m.GetExecutorId(), m.GetPool()
 	if run.Node == "" {
+		f.recount(run)
 		run.Node = node
 	}
 }
@@ -135,9 +139,17 @@ func (f *fold) running(j *jobRow, run *runRow, node string) {
 		return
 	}
 	if node != "" {
+		f.recount(run)
 		run.Node = node
 	}
 	f.forward(j, run, jobdb.RunRunning)
+}
+
+// recount notes that the node or category of a run changes. What was decided on it before, if anything, is counted by them.
+func (f *fold) recount(run *runRow) {
+	if key := (jobdb.RunKey{JobID: run.JobID, RunID: run.RunID}); run.Decision != 0 && !slices.Contains(f.fresh.Recounted, key) {
+		f.fresh.Recounted = append(f.fresh.Recounted, key)
+	}
 }
 
 // forward applies a report on the progress of a run. Late reports, after the run's end
@@ -197,6 +209,7 @@ func (f *fold) failed(j *jobRow, run *runRow) {
 	list := f.full.GetJobRunErrors().GetErrors()
 	first := firstTerminal(list)
 	e := list[first]
+	f.recount(run)
 	fill(&run.Error, e, f.Events.RawError(f.i, first))
 	run.Flags.Returned = e.GetPodLeaseReturned() != nil
 	run.Flags.Attempted = !run.Flags.Returned || e.GetPodLeaseReturned().GetRunAttempted()

@@ -14,7 +14,7 @@ import (
 	"github.com/refloat/refloat/internal/query"
 )
 
-// The counts of the start page take a scan of the job database. They may be countsAge old, and countsShare times as old as
+// The counts of the start page scan runs. They may be countsAge old, and countsShare times as old as
 // counting takes, so that it never takes more than that part of the time. It goes on without the page that asked for it.
 const (
 	countsAge   = 5 * time.Second

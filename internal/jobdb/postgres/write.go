@@ -114,8 +114,10 @@ func (t *Tx) Write(ctx context.Context, c *jobdb.Changes) error { return t.Send(
 // Send implements [jobdb.Sender]. It sends all statements in one batch.
 func (t *Tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
 	b := &pgx.Batch{}
+	t.recount(b, c.Recounted, "-")
 	queue(b, &table.Jobs, c.Jobs)
 	queue(b, &table.Runs, c.Runs)
+	t.recount(b, c.Recounted, "")
 	queue(b, &table.Decisions, c.Decisions)
 	queue(b, &table.Counts, table.CountsOf(c))
 	queue(b, &table.Days, table.DaysOf(c.Costs))
@@ -132,6 +134,16 @@ func (t *Tx) Send(ctx context.Context, c *jobdb.Changes) (wait func() error) {
 	}
 	sent := t.tx.SendBatch(ctx, b)
 	return func() error { return t.failed("write", sent.Close()) }
+}
+
+// recount counts what was decided on runs by their nodes and categories, or uncounts it.
+func (t *Tx) recount(b *pgx.Batch, runs []jobdb.RunKey, sign string) {
+	for _, r := range runs {
+		key := names([]string{r.JobID, r.RunID})
+		for _, query := range table.Recounted("refloat_", sign, "job_id = $1 AND run_id = $2 AND partition = $3") {
+			b.Queue(query, key[0], key[1], t.partition)
+		}
+	}
 }
 
 func queue[T any](b *pgx.Batch, tab *table.Of[T], rows []*T) {

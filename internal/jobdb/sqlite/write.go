@@ -104,8 +104,10 @@ func (t *tx) Origin(ctx context.Context) (at eventlog.Position, err error) {
 // Write implements [jobdb.Tx].
 func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 	err := errors.Join(
+		t.recount(ctx, c.Recounted, "-"),
 		write(ctx, t, &table.Jobs, c.Jobs),
 		write(ctx, t, &table.Runs, c.Runs),
+		t.recount(ctx, c.Recounted, ""),
 		write(ctx, t, &table.Decisions, c.Decisions),
 		write(ctx, t, &table.Counts, table.CountsOf(c)),
 		write(ctx, t, &table.Days, table.DaysOf(c.Costs)),
@@ -119,6 +121,22 @@ func (t *tx) Write(ctx context.Context, c *jobdb.Changes) error {
 		write(ctx, t, &table.GroupRecords, c.GroupRecords),
 	)
 	return classify(t.d.path, err)
+}
+
+// recount counts what was decided on runs by their nodes and categories, or uncounts it.
+func (t *tx) recount(ctx context.Context, runs []jobdb.RunKey, sign string) error {
+	for _, r := range runs {
+		for n, query := range table.Recounted("", sign, "job_id = ? AND run_id = ? AND +partition = ?") {
+			s, err := t.d.stmt(ctx, stmtKey{what: "recount " + sign, n: n}, func() string { return query })
+			if err == nil {
+				_, err = s.ExecContext(ctx, r.JobID, r.RunID, t.partition)
+			}
+			if err != nil {
+				return fmt.Errorf("count by node: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // write writes rows in chunks of decreasing powers of two, so that few statements need

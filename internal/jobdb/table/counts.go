@@ -15,6 +15,7 @@ import (
 type CountRow struct {
 	of                          uint8 // one of the groupings
 	queue, jobSet, policy, rule string
+	about                       string // a node or a category
 	code, kind                  uint8
 	hour                        int64
 	partition                   int
@@ -27,26 +28,32 @@ const (
 	decisionsOfQueueByHour              // also by queue
 	decisionsOfQueue                    // of all times
 	decisionsOfSet
-	jobsOfQueue    // kind is the state
-	waitingOfQueue // jobs with a pending retry
-	undecided      // kind is the reason
+	jobsOfQueue     // kind is the state
+	waitingOfQueue  // jobs with a pending retry
+	undecided       // kind is the reason
+	decisionsOfNode // that had an effect, as the next
+	decisionsOfCategory
 )
 
 // groupings are how rows are counted, in SQL: from which table, and by which columns or other values.
-var groupings = []struct{ from, queue, jobSet, policy, rule, code, kind, hour, where string }{
-	decisionsByHour:        {Decisions.Name, "''", "''", "policy", "rule", "code", effect, inHour, ""},
-	decisionsOfQueueByHour: {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, inHour, ""},
-	decisionsOfQueue:       {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, "0", ""},
-	decisionsOfSet:         {Decisions.Name, "queue", "job_set", "policy", "rule", "code", effect, "0", ""},
-	jobsOfQueue:            {Jobs.Name, "queue", "''", "''", "''", "0", "state", "0", ""},
-	waitingOfQueue:         {Jobs.Name, "queue", "''", "''", "''", "0", "0", "0", " AND retry_after > 0"},
-	undecided:              {NotDecided.Name, "''", "''", "''", "''", "0", "reason", "0", ""},
+var groupings = []struct{ from, queue, jobSet, policy, rule, code, kind, hour, about, where string }{
+	decisionsByHour:        {Decisions.Name, "''", "''", "policy", "rule", "code", effect, inHour, "''", ""},
+	decisionsOfQueueByHour: {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, inHour, "''", ""},
+	decisionsOfQueue:       {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, "0", "''", ""},
+	decisionsOfSet:         {Decisions.Name, "queue", "job_set", "policy", "rule", "code", effect, "0", "''", ""},
+	jobsOfQueue:            {Jobs.Name, "queue", "''", "''", "''", "0", "state", "0", "''", ""},
+	waitingOfQueue:         {Jobs.Name, "queue", "''", "''", "''", "0", "0", "0", "''", " AND retry_after > 0"},
+	undecided:              {NotDecided.Name, "''", "''", "''", "''", "0", "reason", "0", "''", ""},
+	decisionsOfNode:        {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["node"], " AND acted AND octet_length(" + keys["node"] + ") <= 250"},
+	decisionsOfCategory:    {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["category"], " AND acted AND octet_length(" + keys["category"] + ") <= 250"},
 }
 
 // effect is what effectOf numbers.
 const (
 	effect = "CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END"
 	inHour = "time / 3600000000000"
+	// longestName is the longest name of a node or category that is counted, in bytes: decisions of longer ones are in no count of these.
+	longestName = 250
 )
 
 func effectOf(requeue, shadow, acted bool) (n uint8) {
@@ -65,17 +72,18 @@ func (c *CountRow) effect() (requeue, shadow, acted bool) {
 // Counts are kept counts of jobs, of decisions and of what was not decided.
 var Counts = Of[CountRow]{
 	Name:    "counts",
-	Key:     []string{"of", "queue", "job_set", "hour", "policy", "rule", "code", "kind", "partition"},
-	Columns: columns("of queue job_set hour policy rule code kind partition n pruned"),
+	Key:     []string{"of", "queue", "job_set", "about", "hour", "policy", "rule", "code", "kind", "partition"},
+	Columns: columns("of queue job_set about hour policy rule code kind partition n pruned"),
 	Adds:    2,
 	Fields: func(c *CountRow, v []any) []any {
-		return append(v, &c.of, &c.queue, &c.jobSet, &c.hour, &c.policy, &c.rule, &c.code, &c.kind, &c.partition, &c.n, &c.pruned)
+		return append(v, &c.of, &c.queue, &c.jobSet, &c.about, &c.hour, &c.policy, &c.rule, &c.code, &c.kind, &c.partition, &c.n, &c.pruned)
 	},
 }
 
 // CountsOf returns what changes add to kept counts, in the order of their keys.
 func CountsOf(c *jobdb.Changes) []*CountRow {
 	sums := map[CountRow]int64{}
+	runs := decidedRuns(c)
 	for _, d := range c.Decisions {
 		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: jobdb.HourOf(d.Time)}
 		sums[k]++
@@ -85,6 +93,18 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		sums[k]++
 		k.of, k.jobSet = decisionsOfSet, d.JobSet
 		sums[k]++
+		if !d.Acted {
+			continue
+		}
+		var node, category string
+		if r := runs[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}]; r != nil {
+			node, category = cmp.Or(r.Error.Node, r.Node), r.Error.Category
+		}
+		for of, name := range map[uint8]string{decisionsOfNode: node, decisionsOfCategory: category} {
+			if len(name) <= longestName {
+				sums[CountRow{of: of, partition: d.Partition, about: name, kind: k.kind}]++
+			}
+		}
 	}
 	count := func(j *jobdb.CountedJob, n int64) {
 		k := CountRow{of: jobsOfQueue, partition: j.Partition, queue: j.Queue, kind: uint8(j.State)}
@@ -114,21 +134,49 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 	return rows
 }
 
+// decidedRuns are the runs that the decisions are about: they change with them.
+func decidedRuns(c *jobdb.Changes) map[jobdb.RunKey]*jobdb.Run {
+	runs := make(map[jobdb.RunKey]*jobdb.Run, len(c.Decisions))
+	for _, d := range c.Decisions {
+		runs[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}] = nil
+	}
+	for _, r := range c.Runs {
+		key := jobdb.RunKey{JobID: r.JobID, RunID: r.RunID}
+		if _, decided := runs[key]; decided {
+			runs[key] = r
+		}
+	}
+	return runs
+}
+
 func (c *CountRow) compare(o *CountRow) int {
-	return cmp.Or(cmp.Compare(c.of, o.of), cmp.Compare(c.queue, o.queue), cmp.Compare(c.jobSet, o.jobSet), cmp.Compare(c.hour, o.hour), cmp.Compare(c.policy, o.policy),
+	return cmp.Or(cmp.Compare(c.of, o.of), cmp.Compare(c.queue, o.queue), cmp.Compare(c.jobSet, o.jobSet), cmp.Compare(c.about, o.about), cmp.Compare(c.hour, o.hour), cmp.Compare(c.policy, o.policy),
 		cmp.Compare(c.rule, o.rule), cmp.Compare(c.code, o.code), cmp.Compare(c.kind, o.kind), cmp.Compare(c.partition, o.partition))
 }
 
 // Uncounted returns the statements that take the rows of jobs, which are about to be deleted, out of kept counts: for the tables
 // with this prefix. ofJobs is the condition that selects the rows of the jobs, in every statement.
 func Uncounted(prefix, ofJobs string) (statements []string) {
-	for of, g := range groupings {
-		statements = append(statements, fmt.Sprintf("INSERT INTO %[1]scounts (%[2]s) SELECT %[3]s, -count(*), count(*) FROM %[1]s%[4]s WHERE %[5]s%[6]s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9",
-			prefix, strings.Join(Counts.Columns, ", "), strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.hour, g.policy, g.rule, g.code, g.kind, "partition"}, ", "), g.from, ofJobs, g.where)+
-			Counts.Replace(prefix+Counts.Name))
+	for of := range groupings {
+		statements = append(statements, counted(prefix, of, "-count(*), count(*)", ofJobs))
 	}
-	// Job sets come and go.
-	return append(statements, fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND (queue, job_set) IN (SELECT queue, job_set FROM %[1]sdecisions WHERE %[3]s)", prefix, decisionsOfSet, ofJobs))
+	// Job sets and nodes come and go.
+	return append(statements, fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND (queue, job_set) IN (SELECT queue, job_set FROM %[1]sdecisions WHERE %[3]s)", prefix, decisionsOfSet, ofJobs),
+		fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND about IN (SELECT %[4]s FROM %[1]sruns WHERE %[3]s)", prefix, decisionsOfNode, ofJobs, NodeOf))
+}
+
+// Recounted returns the statements that take the decisions on a run out of the counts of nodes and categories, with a minus as the
+// sign, or put them in. ofRun is the condition that selects them.
+func Recounted(prefix, sign, ofRun string) [2]string {
+	return [2]string{counted(prefix, int(decisionsOfNode), sign+"count(*), 0", ofRun), counted(prefix, int(decisionsOfCategory), sign+"count(*), 0", ofRun)}
+}
+
+// counted returns the statement that adds rows to the counts of one grouping.
+func counted(prefix string, of int, n, where string) string {
+	g := groupings[of]
+	key := strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.about, g.hour, g.policy, g.rule, g.code, g.kind, "partition"}, ", ")
+	s := fmt.Sprintf("INSERT INTO {counts} (%s) SELECT %s, %s FROM {%s} AS %[4]s WHERE %s%s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10", strings.Join(Counts.Columns, ", "), key, n, g.from, where, g.where)
+	return strings.NewReplacer("{", prefix, "}", "", "~", "").Replace(s) + Counts.Replace(prefix+Counts.Name)
 }
 
 // ofCounts returns a query for kept counts.
@@ -161,23 +209,27 @@ func (q *Query) hours(from, to int64) {
 }
 
 // byCounts returns queries that together select what the criteria do, each decision in one of them: one for kept counts, as far
-// as there are any, and those for rows. bySet: the rows are to be told apart by their job sets.
-func byCounts(c *jobdb.Criteria, bySet, byQueue bool) (all []Query) {
+// as there are any, and those for rows. by is a key of keys, or empty, that the rows are to be told apart by.
+func byCounts(c *jobdb.Criteria, by string) (all []Query) {
 	kept := *c
 	kept.Queue, kept.Queues, kept.JobSet, kept.Policy, kept.Rule, kept.Codes, kept.Since, kept.Until = "", nil, "", "", "", nil, 0, 0
-	bySet = bySet || c.JobSet != ""
+	bySet, byRun := by == "set" || c.JobSet != "", by == "node" || by == "category"
 	timed := c.Since != 0 || c.Until != 0
 	from, to, edges, ok := wholeHours(c)
 	switch {
-	case !kept.Empty() || timed && (bySet || !ok):
+	case !kept.Empty() || byRun && !c.Empty() || timed && (bySet || !ok):
 		edges = []jobdb.Criteria{*c}
+	case by == "node":
+		all = append(all, ofCounts(decisionsOfNode, c))
+	case by == "category":
+		all = append(all, ofCounts(decisionsOfCategory, c))
 	case bySet:
 		all = append(all, ofCounts(decisionsOfSet, c))
 	case !timed:
 		all = append(all, ofCounts(decisionsOfQueue, c))
 	default:
 		of := decisionsByHour
-		if byQueue || c.Queue != "" || len(c.Queues) > 0 {
+		if by == "queue" || c.Queue != "" || len(c.Queues) > 0 {
 			of = decisionsOfQueueByHour
 		}
 		s := ofCounts(of, c)
@@ -239,7 +291,7 @@ func (q Queries) Hours(f jobdb.HourFilter) (counts []jobdb.HourCount, err error)
 // CountDecisions implements [jobdb.Queries].
 func (q Queries) CountDecisions(c *jobdb.Criteria) (counts []jobdb.DecisionCount, err error) {
 	sums := map[jobdb.DecisionCount]uint64{}
-	for _, s := range byCounts(c, false, false) {
+	for _, s := range byCounts(c, "") {
 		kind, n := effect, "count(*)"
 		if s.From == Counts.Name {
 			kind, n = "kind", "CAST(sum(n) AS BIGINT)"
@@ -291,21 +343,22 @@ func first(a, b bool) int {
 
 // Top implements [jobdb.Queries].
 func (q Queries) Top(by string, c *jobdb.Criteria, limit int, jobs bool) (top []jobdb.Top, err error) {
-	all := []Query{}
-	if !jobs && by != "node" && by != "category" {
-		all = byCounts(c, by == "set", by == "queue")
-	} else {
+	all := byCounts(c, by)
+	if jobs {
 		of := decisions(c)
-		s := of.found()
-		s.From = Decisions.Name
-		all = append(all, s)
+		all = []Query{of.found()}
+		all[0].From = Decisions.Name
 	}
 	sums := map[string]jobdb.Top{}
 	for _, s := range all {
 		s.Columns = []string{keys[by], "count(*) FILTER (WHERE requeue)", "count(*) FILTER (WHERE NOT requeue)"}
 		if s.From == Counts.Name {
 			s.where("kind >= 4")
-			s.Columns = []string{keys[by], "CAST(coalesce(sum(n) FILTER (WHERE kind IN (5, 7)), 0) AS BIGINT)", "CAST(coalesce(sum(n) FILTER (WHERE kind IN (4, 6)), 0) AS BIGINT)"}
+			key := keys[by]
+			if by == "node" || by == "category" {
+				key = "about"
+			}
+			s.Columns = []string{key, "CAST(coalesce(sum(n) FILTER (WHERE kind IN (5, 7)), 0) AS BIGINT)", "CAST(coalesce(sum(n) FILTER (WHERE kind IN (4, 6)), 0) AS BIGINT)"}
 		} else {
 			s.where("acted")
 		}

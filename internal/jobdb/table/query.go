@@ -257,7 +257,7 @@ func (q Queries) miscounted(partition int, c *jobdb.Changes, err error) (wrong [
 	slices.SortFunc(keys, func(a, b CountRow) int { return a.compare(&b) })
 	for _, k := range keys {
 		if m := differ[k]; m.Want != m.Got {
-			m.Of = fmt.Sprintf("%d/%s/%s/%d/%s/%s/%d/%d", k.of, k.queue, k.jobSet, k.hour, k.policy, k.rule, k.code, k.kind)
+			m.Of = fmt.Sprintf("%d/%s/%s/%s/%d/%s/%s/%d/%d", k.of, k.queue, k.jobSet, k.about, k.hour, k.policy, k.rule, k.code, k.kind)
 			wrong = append(wrong, m)
 		}
 	}
