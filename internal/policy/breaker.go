@@ -1,5 +1,7 @@
 package policy
 
+import "time"
+
 // MaxOpenBreakers is the maximum number of breakers that settings and overrides have open.
 const MaxOpenBreakers = 100
 
@@ -20,4 +22,21 @@ func (s *Set) HeldUntil(f *Failure) (until int64, held bool) {
 		}
 	}
 	return until, held
+}
+
+// Breakers is how breakers open and close by themselves (ADR 27). It changes no decision by itself.
+type Breakers struct {
+	Shadow    bool   // openings are logged and counted, and nothing is held
+	OpenAfter uint32 // jobs that fail for one cause within the window
+	Queues    uint32 // at least so many queues have them
+	Window    time.Duration
+	Hold      time.Duration // how long one is open at most
+	Probe     time.Duration // between canaries of one cause
+	Canaries  uint32        // that start together
+	Ramp      time.Duration // within which the rest starts when it closes
+}
+
+// DefaultBreakers returns the values of fields that are not set.
+func DefaultBreakers() Breakers {
+	return Breakers{OpenAfter: 20, Queues: 2, Window: 2 * time.Minute, Hold: time.Hour, Probe: 30 * time.Second, Canaries: 2, Ramp: time.Minute}
 }

@@ -18,6 +18,7 @@ type End struct {
 	Started    int64 // Unix nanoseconds: when the node got the run
 	Time       int64 // Unix nanoseconds: when it ended
 	Succeeded  bool
+	Category   string // of the failure, as Armada names it; "": none
 }
 
 // Window holds the latest run ends. The zero value is empty.
