@@ -65,6 +65,7 @@ type probe struct {
 // held retries start. Issued are the openings of the guard, also those that are over; held is what waits, in any order; running
 // says since when a job's run has been running, in Unix nanoseconds (0: it is not); room is how many more may open.
 func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []Held, running func(job string) int64, room int, now int64) Verdict {
+	w.trim(p.Window, now)
 	if b.probes == nil {
 		b.probes, b.released = map[Cause]*probe{}, map[string]uint32{}
 	}
