@@ -24,6 +24,13 @@ func (s *Set) HeldUntil(f *Failure) (until int64, held bool) {
 	return until, held
 }
 
+// HeldRetry returns from when on a retry may start that is held until a time: up to a tenth of the time since the failure later, by the
+// run, so that not all start at once (semantics.md 15). Until is after the failure.
+func (f *Failure) HeldRetry(until int64) int64 {
+	held := (uint64(until) - uint64(f.Time)) / uint64(time.Millisecond)
+	return addSaturating(until, int64(toDuration(part(held, 100, f.RunID))))
+}
+
 // Breakers is how breakers open and close by themselves (ADR 27). It changes no decision by itself.
 type Breakers struct {
 	Shadow    bool   // openings are logged and counted, and nothing is held
