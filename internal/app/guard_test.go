@@ -53,6 +53,12 @@ func (e *ended) fail(at time.Time, node string, change ...func(*jobdb.Run)) {
 	}
 	j := &jobdb.Job{JobID: id, Queue: fmt.Sprintf("q%d", e.runs%2), Known: true, Times: jobdb.JobTimes{Submitted: at.UnixNano()}}
 	e.runs++
+	e.write(&jobdb.Changes{Jobs: []*jobdb.Job{j}, Runs: []*jobdb.Run{r}})
+}
+
+// write writes rows.
+func (e *ended) write(rows *jobdb.Changes) {
+	e.t.Helper()
 	tx, err := e.db.Begin(e.t.Context(), 0)
 	if err != nil {
 		e.t.Fatal(err)
@@ -60,7 +66,7 @@ func (e *ended) fail(at time.Time, node string, change ...func(*jobdb.Run)) {
 	from := tx.Positions()
 	to := from
 	to.Chain.Seq++
-	if err := errors.Join(tx.Write(e.t.Context(), &jobdb.Changes{Jobs: []*jobdb.Job{j}, Runs: []*jobdb.Run{r}}), tx.Commit(e.t.Context(), from, to)); err != nil {
+	if err := errors.Join(tx.Write(e.t.Context(), rows), tx.Commit(e.t.Context(), from, to)); err != nil {
 		e.t.Fatal(err)
 	}
 }

@@ -187,6 +187,10 @@ type guardMetrics struct {
 	suspects   prometheus.Gauge
 	suspicions *prometheus.CounterVec
 	failures   prometheus.Counter
+	breakers   prometheus.Gauge
+	openings   *prometheus.CounterVec
+	closings   prometheus.Counter
+	starts     *prometheus.CounterVec
 }
 
 // notifyMetrics are about notifications.
@@ -203,6 +207,10 @@ func newGuardMetrics(r register) guardMetrics {
 	return guardMetrics{
 		suspects:   r.factory.NewGauge(prometheus.GaugeOpts{Name: "refloat_guard_suspects", Help: "Nodes that the guard suspects now."}),
 		suspicions: r.counter("guard_suspicions_total", "Suspicions that the guard began or made longer, by the mode of protection.", "mode"),
-		failures:   r.factory.NewCounter(prometheus.CounterOpts{Name: "refloat_guard_failures_total", Help: "Looks of the guard at the nodes that failed."}),
+		failures:   r.factory.NewCounter(prometheus.CounterOpts{Name: "refloat_guard_failures_total", Help: "Looks of the guard at run ends that failed."}),
+		breakers:   r.factory.NewGauge(prometheus.GaugeOpts{Name: "refloat_guard_breakers", Help: "Breakers of the guard that are open now, one for each category of a queue."}),
+		openings:   r.counter("guard_openings_total", "Breakers that the guard opened, by the mode of breakers.", "mode"),
+		closings:   r.factory.NewCounter(prometheus.CounterOpts{Name: "refloat_guard_closings_total", Help: "Breakers that the guard closed because their canaries passed."}),
+		starts:     r.counter("guard_starts_total", "Held retries that the guard ordered to start, by the reason.", "reason"),
 	}
 }

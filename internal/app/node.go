@@ -273,7 +273,8 @@ func (n *node) startEvaluators(p *parts) error {
 	if n.policies != nil && (n.Ingest || n.API.JobDB != "") {
 		jobs := newJobReader(n)
 		p.closes("job database of the guard", jobs.Close)
-		g := &guard{policies: n.policies, jobs: jobs.view, log: n.Log, now: n.Now, metrics: &n.metrics.guard}
+		source := n.source(jobs)
+		g := &guard{policies: n.policies, jobs: jobs.view, order: n.orders(&source), log: n.Log, now: n.Now, metrics: &n.metrics.guard}
 		p.run("guard", g.run)
 	}
 	if n.followed != nil {

@@ -3,7 +3,7 @@ package evaluator
 import "github.com/refloat/refloat/internal/policy"
 
 // held makes a verdict one that an open breaker holds, if there is one (semantics.md 15): the retry starts no earlier than
-// the breaker ends, and counts nowhere.
+// the breaker ends, spread over some time after that, and counts nowhere.
 func (p policies) held(v *policy.Verdict) bool {
 	if !counts(v.Code) && v.Code != policy.RuleIgnore || p.Progress.Semantics < sinceBreakers {
 		return false
@@ -12,6 +12,7 @@ func (p policies) held(v *policy.Verdict) bool {
 	if !held {
 		return false
 	}
+	until = p.failure.HeldRetry(until)
 	if counts(v.Code) {
 		v.RuleUsed--
 		v.GlobalUsed--

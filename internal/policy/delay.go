@@ -111,16 +111,21 @@ func (b *backoff) bigMillis(e uint64) uint64 {
 	return min(num.Quo(num, den).Uint64(), b.max)
 }
 
-// jitterOf returns floor(delay × jitter × u) in milliseconds, where u is the
-// first 32 bits of SHA-256 of the run id ÷ 2³².
+// jitterOf returns floor(delay × jitter × u) in milliseconds, where u is that of the run.
 func (b *backoff) jitterOf(delay time.Duration, runID string) uint64 {
 	if b.jitter == 0 || delay == 0 {
 		return 0
 	}
+	return part(uint64(delay/time.Millisecond), b.jitter, runID)
+}
+
+// part returns floor(n × thousandths ÷ 1000 × u), where u is the first 32 bits of SHA-256 of the run id ÷ 2³². n × thousandths is
+// less than 2⁶⁴, and thousandths at most 1000.
+func part(n, thousandths uint64, runID string) uint64 {
 	var room [64]byte // keeps a run id off the heap
 	sum := sha256.Sum256(append(room[:0], runID...))
 	u := uint64(binary.BigEndian.Uint32(sum[:4]))
-	hi, lo := bits.Mul64(uint64(delay/time.Millisecond)*b.jitter, u)
+	hi, lo := bits.Mul64(n*thousandths, u)
 	extra, _ := bits.Div64(hi, lo, 1000<<32)
 	return extra
 }

@@ -18,10 +18,13 @@ type End struct {
 	Started    int64 // Unix nanoseconds: when the node got the run
 	Time       int64 // Unix nanoseconds: when it ended
 	Succeeded  bool
+	Category   string // of the failure, as Armada names it; "": none
 }
 
 // Window holds the latest run ends. The zero value is empty.
 type Window struct {
+	Longest time.Duration // of the windows of those who look at it, if it is longer than the judge's
+
 	ends  []End // by time, then run, once it is in order
 	runs  map[string]bool
 	nodes map[string]int64 // when a run last ended on each, in Unix nanoseconds
@@ -74,7 +77,7 @@ func Keep(window time.Duration) time.Duration { return kept * window }
 func (w *Window) trim(window time.Duration, now int64) {
 	slices.SortFunc(w.ends, func(a, b End) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Run, b.Run)) })
 	old := max(0, len(w.ends)-MaxEnds)
-	for old < len(w.ends) && w.ends[old].Time <= now-int64(Keep(window)) {
+	for old < len(w.ends) && w.ends[old].Time <= now-int64(Keep(max(window, w.Longest))) {
 		old++
 	}
 	for i := range w.ends[:old] {

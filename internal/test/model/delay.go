@@ -45,7 +45,9 @@ func (m *Model) when(r *run, v verdict, rec *Record) {
 		m.Seen["paused"]++
 	}
 	if v.heldUntil != 0 {
-		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, v.heldUntil), max(r.readyAfter, v.heldUntil)
+		spread := jitter(new(big.Int).Div(new(big.Int).Sub(big.NewInt(v.heldUntil), big.NewInt(t)), big.NewInt(1e6)), 100, r.id)
+		held := after(v.heldUntil, spread)
+		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, held), max(r.readyAfter, held)
 	}
 	if v.asked != nil {
 		rec.RetryAfter, r.readyAfter = max(rec.RetryAfter, v.asked.from), max(r.readyAfter, v.asked.from)
@@ -115,7 +117,7 @@ func (m *Model) nth(j *job, v verdict) int {
 // "rule, policy, the settings' defaultBackoff, then 0 s, 10 min, 2, 0".
 func backoff(levels []Backoff, n int, runID string) *big.Int {
 	defaults := Backoff{InitialDelayMs: new(int64(0)), MaxDelayMs: new(int64(600_000)), MultiplierMilli: new(int64(2000)), JitterMilli: new(int64(0))}
-	var initial, limit, multiplier, jitter *int64
+	var initial, limit, multiplier, jitterMilli *int64
 	for _, level := range append(append([]Backoff{}, levels...), defaults) {
 		if initial == nil {
 			initial = level.InitialDelayMs
@@ -129,8 +131,8 @@ func backoff(levels []Backoff, n int, runID string) *big.Int {
 				multiplier = new(int64(1000))
 			}
 		}
-		if jitter == nil {
-			jitter = level.JitterMilli
+		if jitterMilli == nil {
+			jitterMilli = level.JitterMilli
 		}
 	}
 
@@ -145,13 +147,17 @@ func backoff(levels []Backoff, n int, runID string) *big.Int {
 	}
 	delay := floor(exact)
 
-	// "delay += floor(delay × j × u) in ms, u = the first 32 bits of SHA-256 of
-	// the run id, big-endian, ÷ 2³²".
+	return delay.Add(delay, jitter(delay, *jitterMilli, runID))
+}
+
+// jitter: "delay += floor(delay × j × u) in ms, u = the first 32 bits of SHA-256 of
+// the run id, big-endian, ÷ 2³²".
+func jitter(delay *big.Int, milli int64, runID string) *big.Int {
 	sum := sha256.Sum256([]byte(runID))
 	more := new(big.Rat).SetInt(delay)
-	more.Mul(more, big.NewRat(*jitter, 1000))
+	more.Mul(more, big.NewRat(milli, 1000))
 	more.Mul(more, big.NewRat(int64(binary.BigEndian.Uint32(sum[:4])), 1<<32))
-	return delay.Add(delay, floor(more))
+	return floor(more)
 }
 
 func floor(r *big.Rat) *big.Int {

@@ -1,0 +1,156 @@
+package protection_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/protection"
+)
+
+// outage is a guard of breakers, and what it sees.
+type outage struct {
+	t       *testing.T
+	b       protection.Breakers
+	w       protection.Window
+	p       policy.Breakers
+	issued  []protection.Opening
+	held    []protection.Held
+	running map[string]int64
+	room    int
+	runs    int
+}
+
+func newOutage(t *testing.T) *outage {
+	t.Helper()
+	t.Parallel()
+	o := &outage{t: t, p: policy.DefaultBreakers(), running: map[string]int64{}, room: 100}
+	o.p.OpenAfter = 4
+	return o
+}
+
+// ends adds the end of a run that took ten seconds; category "": it succeeded.
+func (o *outage) ends(d time.Duration, queue, job, category string) {
+	o.runs++
+	o.w.Add(&protection.End{
+		Run: fmt.Sprint(o.runs), Job: job, Queue: queue, Node: "n", Started: at(d - 10*time.Second), Time: at(d), Succeeded: category == "", Category: category,
+	})
+}
+
+// fail fails so many jobs of a queue, at once.
+func (o *outage) fail(d time.Duration, queue string, n int) {
+	for i := range n {
+		o.ends(d, queue, fmt.Sprintf("%s-%v-%d", queue, d, i), "pull")
+	}
+}
+
+func (o *outage) hold(queue string, jobs ...string) {
+	for _, j := range jobs {
+		o.held = append(o.held, protection.Held{Cause: protection.Cause{Category: "pull", Queue: queue}, Job: j, Runs: 1})
+	}
+}
+
+// look looks, carries out the verdict, and returns it in words.
+func (o *outage) look(d time.Duration) (did []string) {
+	v := o.b.Look(&o.w, &o.p, o.issued, o.held, func(j string) int64 { return o.running[j] }, o.room, at(d))
+	for _, x := range v.Open {
+		o.issued = append(o.issued, x)
+		did = append(did, fmt.Sprintf("open %s %s for %v", x.Category, x.Queue, time.Duration(x.Until-at(d))))
+	}
+	for _, x := range v.Close {
+		i := slices.IndexFunc(o.issued, func(was protection.Opening) bool { return was.Cause == x.Cause && was.Since == x.Since })
+		o.issued[i] = x
+		did = append(did, fmt.Sprintf("close %s %s: %s", x.Category, x.Queue, x.Reason))
+	}
+	for _, s := range v.Start {
+		if s.Canary {
+			o.held = slices.DeleteFunc(o.held, func(h protection.Held) bool { return h.Job == s.Job })
+		}
+		did = append(did, fmt.Sprintf("start %s canary=%t in %v", s.Job, s.Canary, time.Duration(s.At-at(d))))
+	}
+	return did
+}
+
+func (o *outage) want(d time.Duration, want ...string) {
+	o.t.Helper()
+	if got := o.look(d); !slices.Equal(got, want) {
+		o.t.Errorf("after %v: %q, want %q", d, got, want)
+	}
+}
+
+// TestOutage: jobs of two queues fail, both are held; canaries fail and are sent again, pass, and the rest starts on a ramp.
+func TestOutage(t *testing.T) {
+	o := newOutage(t)
+	o.fail(0, "a", 3)
+	o.want(0)
+	o.fail(time.Second, "b", 1)
+	o.want(time.Second) // of a, two count
+	o.fail(2*time.Second, "b", 1)
+	o.want(2*time.Second, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
+	if r := o.issued[0].Reason; r != "of the 3 jobs of which a run ended within 2m0s, 3 failed; so did most of 1 other queue" {
+		t.Errorf("because %s", r)
+	}
+	o.hold("a", "a1", "a2", "a3", "a4", "a5")
+	o.want(30 * time.Second)
+	o.want(32*time.Second, "start a1 canary=true in 0s", "start a2 canary=true in 0s")
+	o.want(63 * time.Second) // no result yet
+	o.ends(64*time.Second, "a", "a1", "pull")
+	o.want(64 * time.Second)
+	o.ends(65*time.Second, "a", "a2", "pull")
+	for _, j := range []string{"a1", "a2"} {
+		o.held = append(o.held, protection.Held{Cause: protection.Cause{Category: "pull", Queue: "a"}, Job: j, Runs: 2})
+	}
+	o.want(65*time.Second, "start a3 canary=true in 0s", "start a4 canary=true in 0s")
+	o.running["a3"] = at(70 * time.Second)
+	o.ends(71*time.Second, "a", "a4", "pull")
+	o.want(80 * time.Second) // as long as those that failed
+	o.want(81*time.Second, "close pull a: 1 of 2 jobs that started early did not fail of it",
+		"start a1 canary=false in 0s", "start a2 canary=false in 20s", "start a5 canary=false in 40s")
+	o.want(82 * time.Second)       // once
+	o.fail(83*time.Second, "a", 1) // what led to it does not count twice
+	o.want(83 * time.Second)
+	o.fail(84*time.Second, "a", 1)
+	o.want(84*time.Second, "open pull a for 1h0m0s") // b is held, so it counts
+}
+
+// TestNoOutage: what opens no breaker.
+func TestNoOutage(t *testing.T) {
+	for name, add := range map[string]func(o *outage){
+		"one queue": func(o *outage) { o.fail(0, "a", 100) },
+		// The attack: one queue that always fails, around honest failures of another that mostly succeeds.
+		"one queue, and a few of another": func(o *outage) {
+			o.fail(0, "a", 100)
+			o.fail(0, "b", 5)
+			for i := range 6 {
+				o.ends(0, "b", fmt.Sprint("b", i), "")
+			}
+		},
+		"too few of another":    func(o *outage) { o.fail(0, "a", 100); o.fail(0, "b", 1) },
+		"two long ago":          func(o *outage) { o.fail(0, "a", 2); o.fail(-2*time.Minute, "b", 2) },
+		"one job, many times":   func(o *outage) { o.fail(0, "a", 2); o.ends(0, "b", "b", "pull"); o.ends(1, "b", "b", "pull") },
+		"it succeeded after":    func(o *outage) { o.fail(0, "a", 2); o.fail(0, "b", 2); o.ends(1, "b", "b-0s-0", "") },
+		"different categories":  func(o *outage) { o.fail(0, "a", 2); o.ends(0, "b", "b1", "x"); o.ends(0, "b", "b2", "y") },
+		"no category":           func(o *outage) { o.fail(0, "a", 2); o.ends(0, "b", "b1", ""); o.ends(0, "b", "b2", "") },
+		"a clock that is ahead": func(o *outage) { o.fail(0, "a", 2); o.fail(time.Hour, "b", 2) },
+		"no room":               func(o *outage) { o.room = 0; o.fail(0, "a", 2); o.fail(0, "b", 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOutage(t)
+			add(o)
+			o.want(time.Second)
+		})
+	}
+}
+
+// TestJoins: while a category is held of enough queues, one more failing queue is.
+func TestJoins(t *testing.T) {
+	o := newOutage(t)
+	o.fail(0, "a", 2)
+	o.fail(0, "b", 2)
+	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
+	o.fail(10*time.Minute, "c", 1)
+	o.want(10*time.Minute, "open pull c for 1h0m0s")
+	o.want(time.Hour + time.Second)
+}
