@@ -129,6 +129,7 @@ type Settings struct {
 	AvoidNodes        []AvoidedNode // at most MaxAvoidNodes, by name, each once
 	OpenBreakers      []Breaker     // at most MaxOpenBreakers
 	Protection        *Protection   // nil: off
+	Breakers          *Breakers     // nil: off
 	Budgets           []Budget      // at most MaxBudgets, by name, each once
 }
 

@@ -21,6 +21,7 @@ type Set struct {
 	avoidNodes        []AvoidedNode
 	openBreakers      []Breaker
 	protection        *Protection
+	breakers          *Breakers
 	budgets           []Budget  // by name
 	inherited         Overrides // what policies inherit
 	fallback          []*Policy // the settings' default policy, if it exists
@@ -81,6 +82,7 @@ func New(settings *Settings, policies []*Policy, groups []*GroupPolicy, queues [
 		avoidNodes:        settings.AvoidNodes,
 		openBreakers:      settings.OpenBreakers,
 		protection:        settings.Protection,
+		breakers:          settings.Breakers,
 		budgets:           settings.Budgets,
 		inherited:         Overrides{RetryLimit: &settings.GlobalMaxRetries, Backoff: settings.DefaultBackoff},
 		policies:          make(map[string]*Policy, len(policies)),
@@ -132,6 +134,12 @@ func (s *Set) AvoidNodes() []AvoidedNode { return s.avoidNodes }
 
 // Protection returns how nodes become suspects; nil: they do not. Do not change it.
 func (s *Set) Protection() *Protection { return s.protection }
+
+// Breakers returns how breakers open and close by themselves; nil: they do not. Do not change it.
+func (s *Set) Breakers() *Breakers { return s.breakers }
+
+// OpenBreakers returns the breakers that are open or were. Do not change them.
+func (s *Set) OpenBreakers() []Breaker { return s.openBreakers }
 
 // Budgets returns the retry budgets, by name. Do not change them.
 func (s *Set) Budgets() []Budget { return s.budgets }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -376,6 +377,38 @@ func TestOpenBreakers(t *testing.T) {
 		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {openBreakers: " + text + "}}")}})
 		if problems := Problems(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
 			t.Errorf("%.80s: %.200v, want %s", text, err, code)
+		}
+	}
+}
+
+// TestBreakers: what settings say of breakers that open by themselves, and its limits.
+func TestBreakers(t *testing.T) {
+	t.Parallel()
+	s := parseOne(t, "{kind: RetrySettings, spec: {breakers: {mode: Shadow, openAfter: 2, queues: 1, window: 10s, hold: 24h, probe: 1h, canaries: 100, ramp: 0s}}}")
+	want := policy.Breakers{Shadow: true, OpenAfter: 2, Queues: 1, Window: 10 * time.Second, Hold: 24 * time.Hour, Probe: time.Hour, Canaries: 100}
+	if *s.Breakers() != want {
+		t.Errorf("%+v", s.Breakers())
+	}
+	if again, err := ParseCanonical(s.Canonical()); err != nil || *again.Breakers() != want {
+		t.Errorf("%v of %s", err, s.Canonical())
+	}
+	if s := parseOne(t, "{kind: RetrySettings, spec: {breakers: {mode: Enforce}}}"); *s.Breakers() != policy.DefaultBreakers() {
+		t.Errorf("%+v", s.Breakers())
+	}
+	if Empty().Breakers() != nil {
+		t.Error("breakers open although no settings say so")
+	}
+	for text, code := range map[string]string{
+		"{}": codeRequired, "{mode: Perhaps}": codeUnknownValue,
+		"{mode: Enforce, openAfter: 1}": codeOutOfRange, "{mode: Enforce, openAfter: 10001}": codeOutOfRange, "{mode: Enforce, queues: 0}": codeOutOfRange,
+		"{mode: Enforce, queues: 21}": codeOutOfRange, "{mode: Enforce, window: 0s}": codeOutOfRange, "{mode: Enforce, window: 61m}": codeOutOfRange,
+		"{mode: Enforce, hold: 59s}": codeOutOfRange, "{mode: Enforce, hold: 25h}": codeOutOfRange, "{mode: Enforce, probe: 0s}": codeOutOfRange,
+		"{mode: Enforce, hold: 2m, probe: 3m}": codeOutOfRange, "{mode: Enforce, hold: 2h, probe: 61m}": codeOutOfRange, "{mode: Enforce, canaries: 0}": codeOutOfRange,
+		"{mode: Enforce, canaries: 101}": codeOutOfRange, "{mode: Enforce, ramp: 61m}": codeOutOfRange,
+	} {
+		_, err := Parse([]File{{"f", []byte("{kind: RetrySettings, spec: {breakers: " + text + "}}")}})
+		if problems := Problems(nil); !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
+			t.Errorf("%s: %v, want %s", text, err, code)
 		}
 	}
 }

@@ -101,6 +101,9 @@ func (g *settingsSpec) definition() *policy.Settings {
 	if g.Protection != nil {
 		s.Protection = g.Protection.definition()
 	}
+	if g.Breakers != nil {
+		s.Breakers = g.Breakers.definition()
+	}
 	for i := range g.AvoidNodes {
 		s.AvoidNodes = append(s.AvoidNodes, policy.AvoidedNode{Name: string(g.AvoidNodes[i].Name), Until: int64(*g.AvoidNodes[i].Until)})
 	}

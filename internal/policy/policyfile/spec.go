@@ -108,6 +108,7 @@ type settingsSpec struct {
 	AvoidNodes        nodeList    `file:"avoidNodes"`
 	OpenBreakers      breakerList `file:"openBreakers"`
 	Protection        *protection `file:"protection"`
+	Breakers          *breakers   `file:"breakers"`
 }
 
 type protection struct {
@@ -123,18 +124,20 @@ type protection struct {
 
 func (p *protection) check(i *inspection) {
 	d := p.definition()
-	outside := func(field string, bad bool, limits string) {
-		if bad && i.clean(field) {
-			i.fault(field, fault{codeOutOfRange, "not " + limits, "choose a value in this range"})
-		}
+	i.outside("suspectAfter", d.SuspectAfter < 2 || d.SuspectAfter > 100, "between 2 and 100")
+	i.outside("queues", d.Queues < 1 || d.Queues > d.SuspectAfter, "between 1 and suspectAfter")
+	i.outside("window", d.Window < time.Minute || d.Window > 4*time.Hour, "between 1m and 4h")
+	i.outside("rest", d.Rest < time.Second || d.Rest > d.CertainRest, "between 1s and certainRest")
+	i.outside("certainRest", d.CertainRest > d.LongestRest, "at most longestRest")
+	i.outside("longestRest", d.LongestRest > 7*24*time.Hour, "at most 168h")
+	i.outside("share", d.Share > 500, "at most 0.5")
+}
+
+// outside reports that a field is not within limits.
+func (i *inspection) outside(field string, bad bool, limits string) {
+	if bad && i.clean(field) {
+		i.fault(field, fault{codeOutOfRange, "not " + limits, "choose a value in this range"})
 	}
-	outside("suspectAfter", d.SuspectAfter < 2 || d.SuspectAfter > 100, "between 2 and 100")
-	outside("queues", d.Queues < 1 || d.Queues > d.SuspectAfter, "between 1 and suspectAfter")
-	outside("window", d.Window < time.Minute || d.Window > 4*time.Hour, "between 1m and 4h")
-	outside("rest", d.Rest < time.Second || d.Rest > d.CertainRest, "between 1s and certainRest")
-	outside("certainRest", d.CertainRest > d.LongestRest, "at most longestRest")
-	outside("longestRest", d.LongestRest > 7*24*time.Hour, "at most 168h")
-	outside("share", d.Share > 500, "at most 0.5")
 }
 
 // definition converts the protection for the engine.
@@ -143,12 +146,50 @@ func (p *protection) definition() *policy.Protection {
 	d.Shadow = p.Mode == shadow
 	d.SuspectAfter = uint32(or(p.SuspectAfter, limit(d.SuspectAfter)))
 	d.Queues = uint32(or(p.Queues, limit(d.Queues)))
-	for field, to := range map[*time.Duration]*duration{&d.Window: p.Window, &d.Rest: p.Rest, &d.CertainRest: p.CertainRest, &d.LongestRest: p.LongestRest} { //house:sorted each sets its own field
+	setDurations(map[*time.Duration]*duration{&d.Window: p.Window, &d.Rest: p.Rest, &d.CertainRest: p.CertainRest, &d.LongestRest: p.LongestRest})
+	d.Share = uint32(or(p.Share, fraction(d.Share)))
+	return &d
+}
+
+// setDurations sets those that are set.
+func setDurations(fields map[*time.Duration]*duration) {
+	for field, to := range fields { //house:sorted each sets its own field
 		if to != nil {
 			*field = to.duration()
 		}
 	}
-	d.Share = uint32(or(p.Share, fraction(d.Share)))
+}
+
+type breakers struct {
+	Mode      mode      `file:"mode" must:"required"`
+	OpenAfter *limit    `file:"openAfter"`
+	Queues    *limit    `file:"queues"`
+	Window    *duration `file:"window"`
+	Hold      *duration `file:"hold"`
+	Probe     *duration `file:"probe"`
+	Canaries  *limit    `file:"canaries"`
+	Ramp      *duration `file:"ramp"`
+}
+
+func (b *breakers) check(i *inspection) {
+	d := b.definition()
+	i.outside("openAfter", d.OpenAfter < 2 || d.OpenAfter > 10_000, "between 2 and 10000")
+	i.outside("queues", d.Queues < 1 || d.Queues > d.OpenAfter, "between 1 and openAfter")
+	i.outside("window", d.Window < 10*time.Second || d.Window > time.Hour, "between 10s and 1h")
+	i.outside("hold", d.Hold < time.Minute || d.Hold > 24*time.Hour, "between 1m and 24h")
+	i.outside("probe", d.Probe < time.Second || d.Probe > min(d.Hold, time.Hour), "between 1s and 1h, and at most hold")
+	i.outside("canaries", d.Canaries < 1 || d.Canaries > 100, "between 1 and 100")
+	i.outside("ramp", d.Ramp > time.Hour, "at most 1h")
+}
+
+// definition converts the breakers for the engine.
+func (b *breakers) definition() *policy.Breakers {
+	d := policy.DefaultBreakers()
+	d.Shadow = b.Mode == shadow
+	d.OpenAfter = uint32(or(b.OpenAfter, limit(d.OpenAfter)))
+	d.Queues = uint32(or(b.Queues, limit(d.Queues)))
+	setDurations(map[*time.Duration]*duration{&d.Window: b.Window, &d.Hold: b.Hold, &d.Probe: b.Probe, &d.Ramp: b.Ramp})
+	d.Canaries = uint32(or(b.Canaries, limit(d.Canaries)))
 	return &d
 }
 
