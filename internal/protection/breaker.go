@@ -253,7 +253,7 @@ type blame struct {
 }
 
 // causes returns the breakers that open: of each category that fails enough jobs of enough queues, those of the queues of which it
-// fails at least a third. Of each queue only so many jobs count that the others must add to them; one that is held already counts so many.
+// fails at least half. Of each queue only so many jobs count that the others must add to them; one that is held already counts so many.
 func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Opening, room int, now int64) (open []Opening) {
 	most := int((p.OpenAfter + p.Queues - 1) / p.Queues)
 	held := map[string]int{}   // queues by category
@@ -284,11 +284,7 @@ func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Openi
 	return open[:min(len(open), max(0, room))]
 }
 
-// share is the part of a queue's jobs that a category fails at least, as 1 of so many. It is less than half, since of those that end
-// while everything fails, many began before.
-const share = 3
-
-// blames returns by category the queues of which it fails at least a third of the jobs, and is not held.
+// blames returns by category the queues of which it fails at least half of the jobs, and is not held.
 func (b *Breakers) blames(w *Window, p *policy.Breakers, latest map[Cause]*Opening, now int64) map[string][]blame {
 	last := map[string]*End{}
 	for i := range w.ends {
@@ -318,7 +314,7 @@ func (b *Breakers) blames(w *Window, p *policy.Breakers, latest map[Cause]*Openi
 				}
 			}
 		}
-		if of.failed > 0 && share*of.failed >= of.all {
+		if of.failed > 0 && 2*of.failed >= of.all {
 			out[c.Category] = append(out[c.Category], of)
 		}
 	}
