@@ -77,24 +77,24 @@ func (g *guard) look(ctx context.Context) error {
 	}
 	now := g.now().UnixNano()
 	nodes, causes := newest.Base.Protection(), newest.Base.Breakers()
-	g.window.Longest = 0
+	longest := time.Duration(0)
 	if nodes == nil {
 		g.noted = nil
 		g.metrics.suspects.Set(0)
 	} else {
-		g.window.Longest = nodes.Window
+		longest = nodes.Window
 	}
 	if causes == nil {
 		g.breakers, g.notedOpenings = protection.Breakers{}, nil
 		g.metrics.breakers.Set(0)
 	} else {
-		g.window.Longest = max(g.window.Longest, causes.Window)
+		longest = max(longest, causes.Window)
 	}
 	if nodes == nil && causes == nil {
 		g.window, g.seen = protection.Window{}, 0
 		return nil
 	}
-	if err := g.read(ctx, now); err != nil {
+	if err := g.read(ctx, protection.Keep(longest), now); err != nil {
 		return err
 	}
 	if g.issued == nil || g.generation != newest.Generation() {
@@ -117,9 +117,9 @@ func (g *guard) look(ctx context.Context) error {
 
 var errRead = errors.New("all that matters is read")
 
-// read adds the run ends that are new in the job database; the first time, those that still matter.
-func (g *guard) read(ctx context.Context, now int64) error {
-	from := max(now-int64(protection.Keep(g.window.Longest)), g.seen-int64(guardAgain))
+// read adds the run ends that are new in the job database; the first time, those since so long before.
+func (g *guard) read(ctx context.Context, keep time.Duration, now int64) error {
+	from := max(now-int64(keep), g.seen-int64(guardAgain))
 	return g.jobs(ctx, func(q jobdb.Queries) error {
 		var ends []protection.End
 		_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "ended", Descending: true, Limit: guardReads}, func(r *jobdb.Run) error {
@@ -130,7 +130,7 @@ func (g *guard) read(ctx context.Context, now int64) error {
 				ends = append(ends, protection.End{
 					Run: r.RunID, Job: r.JobID, Node: r.Node,
 					Started: cmp.Or(r.Times.Leased, r.Times.Ended), Time: r.Times.Ended, Succeeded: r.State == jobdb.RunSucceeded,
-					Category: r.Error.Category,
+					Category: r.Error.Category, Pending: r.Times.Running == 0,
 				})
 			}
 			return nil

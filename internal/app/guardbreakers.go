@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
@@ -70,7 +71,7 @@ func (g *guard) judgeCauses(ctx context.Context, p *policy.Breakers, newest *pol
 			return err
 		}
 	}
-	return g.start(ctx, p, v.Start)
+	return g.start(ctx, v.Start)
 }
 
 // note logs and counts what opens and closes, and keeps what opens in shadow, which no generation has.
@@ -141,12 +142,12 @@ func keyOf(o *protection.Opening) protection.Opening {
 }
 
 // start orders retries to start. The id of an order follows from the job's runs and from what it is for, so it is one, whoever repeats it.
-func (g *guard) start(ctx context.Context, p *policy.Breakers, starts []protection.Start) error {
+func (g *guard) start(ctx context.Context, starts []protection.Start) error {
 	orders := map[string]*pb.OrderRequest{}
 	var ids []string
 	for i := range starts {
 		s := &starts[i]
-		what, reason, over := "start", "its breaker is closed", durationpb.New(p.Ramp)
+		what, reason, over := "start", "its breaker is closed", durationpb.New(protection.Every)
 		if s.Canary {
 			what, reason, over = "canary", "a canary of its breaker", nil
 		}
@@ -159,15 +160,17 @@ func (g *guard) start(ctx context.Context, p *policy.Breakers, starts []protecti
 	}
 	for _, id := range ids {
 		r := orders[id]
-		r.Max = uint32(len(r.Jobs))
-		done, err := g.order(ctx, r, policylog.Guard)
-		if err != nil {
-			g.breakers = protection.Breakers{} // as after a restart, all are ordered again
-			return fmt.Errorf("start retries that a breaker holds: %w", err)
-		}
-		for _, j := range done {
-			if j.Refusal == "" {
-				g.metrics.starts.WithLabelValues(r.Reason).Inc()
+		for jobs := range slices.Chunk(r.Jobs, api.MaxOrdered) {
+			r.Jobs, r.Max = jobs, uint32(len(jobs))
+			done, err := g.order(ctx, r, policylog.Guard)
+			if err != nil {
+				g.breakers = protection.Breakers{} // as after a restart, all are ordered again
+				return fmt.Errorf("start retries that a breaker holds: %w", err)
+			}
+			for _, j := range done {
+				if j.Refusal == "" {
+					g.metrics.starts.WithLabelValues(r.Reason).Inc()
+				}
 			}
 		}
 	}

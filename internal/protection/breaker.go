@@ -50,7 +50,9 @@ type Verdict struct {
 // Breakers remembers the canaries. The zero value has none: a guard that starts again sends new ones.
 type Breakers struct {
 	probes   map[Cause]*probe
+	passed   map[Cause]int64   // when the last canary started of those that closed a breaker, in Unix nanoseconds
 	released map[string]uint32 // jobs that were ordered to start when their breaker closed, with their runs
+	ramps    map[Cause]int64   // when the first of them were, in Unix nanoseconds
 }
 
 // probe is the canaries of one cause that started last.
@@ -59,6 +61,7 @@ type probe struct {
 	jobs   []string // without a result yet
 	sent   int
 	passed int
+	began  int64 // of those that passed, when the last one started
 }
 
 // Look judges the causes of failures at a time: which breakers open, which close because their canaries passed, and which of the
@@ -67,8 +70,9 @@ type probe struct {
 func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []Held, running func(job string) int64, room int, now int64) Verdict {
 	w.trim(p.Window, now)
 	if b.probes == nil {
-		b.probes, b.released = map[Cause]*probe{}, map[string]uint32{}
+		b.probes, b.passed, b.released, b.ramps = map[Cause]*probe{}, map[Cause]int64{}, map[string]uint32{}, map[Cause]int64{}
 	}
+	w.trim(p.Window, now)
 	latest := map[Cause]*Opening{}
 	for i := range issued {
 		if o := &issued[i]; latest[o.Cause] == nil || latest[o.Cause].Since < o.Since {
@@ -84,29 +88,39 @@ func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []
 		byCause[h.Cause] = append(byCause[h.Cause], h)
 	}
 	var v Verdict
-	v.Open = w.causes(p, latest, room, now)
+	v.Open = b.causes(w, p, latest, room, now)
 	for i := range v.Open {
 		open[v.Open[i].Cause] = true
 	}
+	var probing []*Opening
 	for _, c := range sortedCauses(latest) {
 		if !open[c] || latest[c].Until <= now {
 			continue
 		}
-		if passed, sent := b.results(w, p, c, running, now); passed > 0 && 2*passed >= sent {
-			o := *latest[c]
-			o.Until, o.Reason = now, fmt.Sprintf("%d of %s that started early did not fail of it", passed, plural.Of(sent, "job"))
-			v.Close = append(v.Close, o)
-			open[c] = false
-			delete(b.probes, c)
-		} else {
-			v.Start = append(v.Start, b.canaries(p, latest[c], byCause[c], now)...)
+		o, pr := *latest[c], b.results(w, c, running, now)
+		switch {
+		case 2*pr.passed > pr.sent:
+			o.Reason = fmt.Sprintf("%d of %s that started early did not fail of it", pr.passed, plural.Of(pr.sent, "job"))
+			b.passed[c] = pr.began
+		case len(byCause[c]) > 0:
+			probing = append(probing, latest[c])
+			continue
+		case max(o.Since, w.lastOf(c, now)) > now-int64(p.Window):
+			continue
+		default:
+			o.Reason = fmt.Sprintf("no retry is held, and no job failed of it for %v", p.Window)
 		}
+		o.Until = now
+		v.Close = append(v.Close, o)
+		open[c] = false
+		delete(b.probes, c)
 	}
-	v.Start = append(v.Start, b.release(p, held, open, now)...)
+	v.Start = b.canaries(p, probing, byCause, now)
+	v.Start = append(v.Start, b.release(p, byCause, open, now)...)
 	return v
 }
 
-func sortedCauses(of map[Cause]*Opening) []Cause {
+func sortedCauses[T any](of map[Cause]T) []Cause {
 	all := make([]Cause, 0, len(of))
 	for c := range of { //house:sorted below
 		all = append(all, c)
@@ -115,17 +129,17 @@ func sortedCauses(of map[Cause]*Opening) []Cause {
 	return all
 }
 
-// results says how many canaries of a cause started last, and how many of them passed: their run ended otherwise, or has been
+// results looks what became of the canaries of a cause that started last. One passed if its run ended otherwise, or has been
 // running for longer than any that failed of the cause.
-func (b *Breakers) results(w *Window, p *policy.Breakers, c Cause, running func(job string) int64, now int64) (passed, sent int) {
+func (b *Breakers) results(w *Window, c Cause, running func(job string) int64, now int64) *probe {
 	pr := b.probes[c]
 	if pr == nil {
-		return 0, 0
+		return &probe{}
 	}
 	ends, longest := map[string]*End{}, time.Duration(0)
 	for i := range w.ends {
 		e := &w.ends[i]
-		if e.Category == c.Category && e.Queue == c.Queue {
+		if e.Category == c.Category && e.Queue == c.Queue && !e.Pending {
 			longest = max(longest, time.Duration(e.Time-e.Started))
 		}
 		if e.Time > pr.at && e.Time <= now && (ends[e.Job] == nil || ends[e.Job].Time < e.Time) {
@@ -135,7 +149,7 @@ func (b *Breakers) results(w *Window, p *policy.Breakers, c Cause, running func(
 	pr.jobs = slices.DeleteFunc(pr.jobs, func(job string) bool {
 		if e := ends[job]; e != nil {
 			if e.Category != c.Category {
-				pr.passed++
+				pr.passed, pr.began = pr.passed+1, max(pr.began, e.Started)
 			}
 			return true
 		}
@@ -143,53 +157,93 @@ func (b *Breakers) results(w *Window, p *policy.Breakers, c Cause, running func(
 		if since == 0 || now-since <= int64(longest) {
 			return false
 		}
-		pr.passed++
+		pr.passed, pr.began = pr.passed+1, max(pr.began, since)
 		return true
 	})
-	return pr.passed, pr.sent
+	return pr
+}
+
+// lastOf is when a run failed last of a cause; 0: none did.
+func (w *Window) lastOf(c Cause, now int64) (last int64) {
+	for i := range w.ends {
+		if e := &w.ends[i]; e.Category == c.Category && e.Queue == c.Queue && e.Time <= now {
+			last = max(last, e.Time)
+		}
+	}
+	return last
 }
 
 // patience is for how many times the time between canaries their results are waited for.
 const patience = 10
 
-// canaries starts some of the held retries, if it is time: those of the jobs that ran least.
-func (b *Breakers) canaries(p *policy.Breakers, o *Opening, held []Held, now int64) (starts []Start) {
-	pr, since := b.probes[o.Cause], o.Since
-	if pr != nil {
-		since = pr.at
+// canaries starts some of the held retries, if it is time: those of the jobs that ran least. The queues of one category take turns,
+// until the canaries of one pass: then all of them send theirs.
+func (b *Breakers) canaries(p *policy.Breakers, open []*Opening, held map[Cause][]Held, now int64) (starts []Start) {
+	since := func(o *Opening) int64 {
+		if pr := b.probes[o.Cause]; pr != nil {
+			return pr.at
+		}
+		return o.Since
 	}
-	age := time.Duration(now - since)
-	if age < p.Probe || pr != nil && len(pr.jobs) > 0 && age < patience*p.Probe || len(held) == 0 {
-		return nil
+	last, passed := map[string]int64{}, map[string]int64{}
+	for _, o := range open {
+		last[o.Category] = max(last[o.Category], since(o))
 	}
-	slices.SortFunc(held, func(x, y Held) int { return cmp.Or(cmp.Compare(x.Runs, y.Runs), strings.Compare(x.Job, y.Job)) })
-	pr = &probe{at: now}
-	for _, h := range held[:min(len(held), int(p.Canaries))] {
-		pr.jobs = append(pr.jobs, h.Job)
-		starts = append(starts, Start{h, now, true})
+	for c, began := range b.passed { //house:sorted each counts for itself
+		passed[c.Category] = max(passed[c.Category], began)
 	}
-	pr.sent = len(starts)
-	b.probes[o.Cause] = pr
+	slices.SortStableFunc(open, func(x, y *Opening) int { return cmp.Compare(since(x), since(y)) })
+	for _, o := range open {
+		pr := b.probes[o.Cause]
+		turn := now-last[o.Category] >= int64(p.Probe) || passed[o.Category] > since(o)
+		if !turn || pr != nil && len(pr.jobs) > 0 && now-pr.at < int64(patience*p.Probe) {
+			continue
+		}
+		jobs := held[o.Cause]
+		slices.SortFunc(jobs, func(x, y Held) int { return cmp.Or(cmp.Compare(x.Runs, y.Runs), strings.Compare(x.Job, y.Job)) })
+		pr = &probe{at: now}
+		for _, h := range jobs[:min(len(jobs), int(p.Canaries))] {
+			pr.jobs = append(pr.jobs, h.Job)
+			starts = append(starts, Start{h, now, true})
+		}
+		pr.sent, last[o.Category] = len(pr.jobs), now
+		b.probes[o.Cause] = pr
+	}
 	return starts
 }
 
-// release starts what is held by no breaker any more, one after the other.
-func (b *Breakers) release(p *policy.Breakers, held []Held, open map[Cause]bool, now int64) (starts []Start) {
-	waiting := map[string]uint32{}
-	for _, h := range held {
-		if open[h.Cause] {
+// release starts what is held by no breaker any more, on a ramp: of each cause as many as are due until the next look, so that the
+// rest is held again if its breaker opens again.
+func (b *Breakers) release(p *policy.Breakers, held map[Cause][]Held, open map[Cause]bool, now int64) (starts []Start) {
+	released, ramps := map[string]uint32{}, map[Cause]int64{}
+	for _, c := range sortedCauses(held) {
+		if open[c] {
 			continue
 		}
-		if b.released[h.Job] != h.Runs {
-			starts = append(starts, Start{Held: h})
+		since, going := b.ramps[c]
+		if !going {
+			since = now
 		}
-		waiting[h.Job] = h.Runs
+		ramps[c] = since
+		var wait []Held
+		for _, h := range held[c] {
+			if b.released[h.Job] == h.Runs {
+				released[h.Job] = h.Runs
+			} else {
+				wait = append(wait, h)
+			}
+		}
+		slices.SortFunc(wait, func(x, y Held) int { return strings.Compare(x.Job, y.Job) })
+		n := len(wait)
+		if left := since + int64(p.Ramp) - now; left > int64(Every) {
+			n = int((int64(n)*int64(Every) + left - 1) / left)
+		}
+		for i, h := range wait[:n] {
+			released[h.Job] = h.Runs
+			starts = append(starts, Start{Held: h, At: now + int64(Every)*int64(i)/int64(n)})
+		}
 	}
-	b.released = waiting
-	slices.SortFunc(starts, func(x, y Start) int { return strings.Compare(x.Job, y.Job) })
-	for i := range starts {
-		starts[i].At = now + int64(p.Ramp)*int64(i)/int64(len(starts))
-	}
+	b.released, b.ramps = released, ramps
 	return starts
 }
 
@@ -201,7 +255,7 @@ type blame struct {
 
 // causes returns the breakers that open: of each category that fails enough jobs of enough queues, those of the queues of which it
 // fails at least half. Of each queue only so many jobs count that the others must add to them; one that is held already counts so many.
-func (w *Window) causes(p *policy.Breakers, latest map[Cause]*Opening, room int, now int64) (open []Opening) {
+func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Opening, room int, now int64) (open []Opening) {
 	most := int((p.OpenAfter + p.Queues - 1) / p.Queues)
 	held := map[string]int{}   // queues by category
 	for c, o := range latest { //house:sorted it only counts
@@ -209,7 +263,7 @@ func (w *Window) causes(p *policy.Breakers, latest map[Cause]*Opening, room int,
 			held[c.Category]++
 		}
 	}
-	for category, queues := range w.blames(p, latest, now) { //house:sorted below
+	for category, queues := range b.blames(w, p, latest, now) { //house:sorted below
 		jobs, failed := held[category]*most, 0
 		for _, q := range queues {
 			jobs += min(q.failed, most)
@@ -232,7 +286,7 @@ func (w *Window) causes(p *policy.Breakers, latest map[Cause]*Opening, room int,
 }
 
 // blames returns by category the queues of which it fails at least half of the jobs, and is not held.
-func (w *Window) blames(p *policy.Breakers, latest map[Cause]*Opening, now int64) map[string][]blame {
+func (b *Breakers) blames(w *Window, p *policy.Breakers, latest map[Cause]*Opening, now int64) map[string][]blame {
 	last := map[string]*End{}
 	for i := range w.ends {
 		e := &w.ends[i]
@@ -249,20 +303,20 @@ func (w *Window) blames(p *policy.Breakers, latest map[Cause]*Opening, now int64
 	}
 	out := map[string][]blame{}
 	for c := range causes { //house:sorted by causes
-		b, after := blame{Cause: c}, int64(0)
+		of, after := blame{Cause: c}, int64(0)
 		if was := latest[c]; was != nil {
 			after = was.Until // what led to it does not count twice; of one that is open, nothing counts
 		}
 		for _, e := range byQueue[c.Queue] {
-			if e.Time > after {
-				b.all++
+			if e.Time > after && e.Started >= b.passed[c] { // what began before a canary that passed says nothing of it since
+				of.all++
 				if e.Category == c.Category {
-					b.failed++
+					of.failed++
 				}
 			}
 		}
-		if b.failed > 0 && 2*b.failed >= b.all {
-			out[c.Category] = append(out[c.Category], b)
+		if of.failed > 0 && 2*of.failed >= of.all {
+			out[c.Category] = append(out[c.Category], of)
 		}
 	}
 	return out

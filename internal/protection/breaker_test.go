@@ -105,14 +105,79 @@ func TestOutage(t *testing.T) {
 	o.want(65*time.Second, "start a3 canary=true in 0s", "start a4 canary=true in 0s")
 	o.running["a3"] = at(70 * time.Second)
 	o.ends(71*time.Second, "a", "a4", "pull")
-	o.want(80 * time.Second) // as long as those that failed
-	o.want(81*time.Second, "close pull a: 1 of 2 jobs that started early did not fail of it",
-		"start a1 canary=false in 0s", "start a2 canary=false in 20s", "start a5 canary=false in 40s")
-	o.want(82 * time.Second)       // once
-	o.fail(83*time.Second, "a", 1) // what led to it does not count twice
-	o.want(83 * time.Second)
-	o.fail(84*time.Second, "a", 1)
-	o.want(84*time.Second, "open pull a for 1h0m0s") // b is held, so it counts
+	o.held = append(o.held, protection.Held{Cause: protection.Cause{Category: "pull", Queue: "a"}, Job: "a4", Runs: 2})
+	o.want(94 * time.Second) // one of two is not enough
+	o.want(95*time.Second, "start a5 canary=true in 0s", "start a1 canary=true in 0s")
+	o.running["a5"], o.running["a1"] = at(96*time.Second), at(97*time.Second)
+	o.want(107 * time.Second) // a1 runs for as long as those that failed
+	o.want(108*time.Second, "close pull a: 2 of 2 jobs that started early did not fail of it", "start a2 canary=false in 0s")
+	o.want(109*time.Second, "start a4 canary=false in 0s")
+	o.want(110 * time.Second)       // once
+	o.fail(106*time.Second, "a", 2) // it began before a1
+	o.want(111 * time.Second)
+	o.fail(112*time.Second, "a", 2)
+	o.want(112*time.Second, "open pull a for 1h0m0s") // b is held, so it counts
+	o.want(122*time.Second, "close pull b: no retry is held, and no job failed of it for 2m0s")
+}
+
+// TestRamp: what is released starts one after the other, and the rest is held again when the breaker opens again.
+func TestRamp(t *testing.T) {
+	o := newOutage(t)
+	o.issued = []protection.Opening{{Cause: protection.Cause{Category: "pull", Queue: "a"}, Since: at(0), Until: at(time.Minute)}}
+	for i := range 90 {
+		o.hold("a", fmt.Sprintf("a%02d", i))
+	}
+	started := 0
+	for d := time.Minute; d < 75*time.Second; d += protection.Every {
+		for _, did := range o.look(d) {
+			if want := fmt.Sprintf("start a%02d canary=false in %v", started, protection.Every*time.Duration(started%3)/3); did != want {
+				t.Fatalf("after %v: %s, want %s", d, did, want)
+			}
+			started++
+		}
+	}
+	if started != 24 { // three in 2 s, of 90 in a minute
+		t.Errorf("%d started", started)
+	}
+	o.fail(74*time.Second, "a", 2)
+	o.fail(74*time.Second, "b", 2)
+	if did := o.look(76 * time.Second); len(did) != 2 {
+		t.Errorf("%q", did)
+	}
+	if did := o.look(100 * time.Second); len(did) != 0 {
+		t.Errorf("while it is open: %q", did)
+	}
+}
+
+// TestTurns: the queues of a category take turns with their canaries, until those of one pass.
+func TestTurns(t *testing.T) {
+	o := newOutage(t)
+	o.fail(0, "a", 2)
+	o.fail(0, "b", 2)
+	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
+	o.hold("a", "a1", "a2", "a3", "a4")
+	o.hold("b", "b1", "b2", "b3")
+	o.want(29 * time.Second)
+	o.want(30*time.Second, "start a1 canary=true in 0s", "start a2 canary=true in 0s")
+	o.ends(32*time.Second, "a", "a1", "pull")
+	o.ends(32*time.Second, "a", "a2", "pull")
+	o.want(59 * time.Second)
+	o.want(60*time.Second, "start b1 canary=true in 0s", "start b2 canary=true in 0s")
+	o.ends(75*time.Second, "b", "b1", "")
+	o.ends(75*time.Second, "b", "b2", "crash")
+	o.want(76*time.Second, "close pull b: 2 of 2 jobs that started early did not fail of it", "start a3 canary=true in 0s", "start a4 canary=true in 0s", "start b3 canary=false in 0s")
+}
+
+// TestPending: what never began to run says nothing of how long a canary must run.
+func TestPending(t *testing.T) {
+	o := newOutage(t)
+	o.p.Queues, o.p.OpenAfter = 1, 1
+	o.w.Add(&protection.End{Run: "r", Job: "a0", Queue: "a", Node: "n", Started: at(-time.Hour), Time: at(0), Category: "pull", Pending: true})
+	o.want(0, "open pull a for 1h0m0s")
+	o.hold("a", "a1")
+	o.want(30*time.Second, "start a1 canary=true in 0s")
+	o.running["a1"] = at(40 * time.Second)
+	o.want(41*time.Second, "close pull a: 1 of 1 job that started early did not fail of it")
 }
 
 // TestNoOutage: what opens no breaker.
@@ -123,7 +188,7 @@ func TestNoOutage(t *testing.T) {
 		"one queue, and a few of another": func(o *outage) {
 			o.fail(0, "a", 100)
 			o.fail(0, "b", 5)
-			for i := range 6 {
+			for i := range 11 {
 				o.ends(0, "b", fmt.Sprint("b", i), "")
 			}
 		},
@@ -150,7 +215,7 @@ func TestJoins(t *testing.T) {
 	o.fail(0, "a", 2)
 	o.fail(0, "b", 2)
 	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
-	o.fail(10*time.Minute, "c", 1)
-	o.want(10*time.Minute, "open pull c for 1h0m0s")
-	o.want(time.Hour + time.Second)
+	o.fail(time.Minute, "c", 1)
+	o.want(time.Minute, "open pull c for 1h0m0s")
+	o.want(time.Hour + 2*time.Minute)
 }

@@ -19,15 +19,15 @@ type End struct {
 	Time       int64 // Unix nanoseconds: when it ended
 	Succeeded  bool
 	Category   string // of the failure, as Armada names it; "": none
+	Pending    bool   // it never began to run, as far as is known
 }
 
 // Window holds the latest run ends. The zero value is empty.
 type Window struct {
-	Longest time.Duration // of the windows of those who look at it, if it is longer than the judge's
-
 	ends  []End // by time, then run, once it is in order
 	runs  map[string]bool
 	nodes map[string]int64 // when a run last ended on each, in Unix nanoseconds
+	keep  time.Duration    // the longest for which ends matter to those who look at them
 }
 
 const (
@@ -76,8 +76,9 @@ func Keep(window time.Duration) time.Duration { return kept * window }
 // trim puts the ends in order, and forgets those that no longer matter.
 func (w *Window) trim(window time.Duration, now int64) {
 	slices.SortFunc(w.ends, func(a, b End) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Run, b.Run)) })
+	w.keep = max(w.keep, Keep(window))
 	old := max(0, len(w.ends)-MaxEnds)
-	for old < len(w.ends) && w.ends[old].Time <= now-int64(Keep(max(window, w.Longest))) {
+	for old < len(w.ends) && w.ends[old].Time <= now-int64(w.keep) {
 		old++
 	}
 	for i := range w.ends[:old] {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Causes that are not in a failure model.
@@ -91,6 +92,8 @@ func (s *sim) obey(r chain.Record) {
 			s.touch(j)
 			j.retryAfter = sinceBegin(r.RetryAfter)
 		}
+	case *chain.OrderAnswered:
+		s.answered(r)
 	case *chain.GroupFinding:
 		if j := s.jobs[r.JobID]; j != nil && j.group != nil { // it is decided like any job
 			j.group.members = slices.DeleteFunc(j.group.members, func(m *job) bool { return m == j })
@@ -127,6 +130,9 @@ func (s *sim) decided(d *chain.Decision) {
 	j.state, j.retryAfter = waiting, sinceBegin(d.RetryAfter)
 	j.avoided = slices.Clone(d.AvoidNodes)
 	s.count.avoided(j)
+	if d.Code == policy.BreakerHeld {
+		s.guard.hold(j)
+	}
 	s.requeue(j)
 }
 
@@ -229,7 +235,7 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 			w.preempted(j)
 		} else {
 			j.cause = f.Cause
-			j.last.note(f.Cause, j.node)
+			j.last.note(f, j)
 			s.notice(j, f)
 		}
 		if err := w.failed(j, reported); err != nil {

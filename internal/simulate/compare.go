@@ -250,7 +250,7 @@ func Assumptions() []string {
 		"a pod starts at once when it is scheduled and is gone at once when it ends, fails or is preempted; nothing else takes time but scheduling intervals and retry delays",
 		"a run that failed, was preempted or restarted with its gang begins anew: there are no checkpoints, all its time is wasted",
 		"an expired lease is noticed at once, where Armada takes minutes",
-		"the guard of protection sees run ends within 2 s, and a generation is in force at once",
+		"the guard of protection and breakers sees run ends within 2 s, and what it decides is in force at once",
 		"decisions arrive at once; a decision in shadow is not obeyed, and the job is lost, since nothing else retries it",
 		"the simulation begins at " + begin().Format("2006-01-02T15:04:05Z07:00") + ", to which pausedUntil is compared, with an empty cluster",
 	}

@@ -43,6 +43,10 @@ type Result struct {
 	MeanUse float64 `json:"meanUse"`
 	// Protection is what the guard did; nil: the candidate's settings have no protection.
 	Protection *Protection `json:"protection,omitempty"`
+	// Breakers is what its breakers did; nil: the candidate's settings have none.
+	Breakers *Breakers `json:"breakers,omitempty"`
+	// Recovery is how long after the end of a fault the last retry of a run that failed of it started, by its cause.
+	Recovery map[string]float64 `json:"recoverySeconds,omitempty"`
 	// Series is what happened over time.
 	Series Series `json:"series"`
 	// Percentiles are those of all jobs.
@@ -108,8 +112,9 @@ type FailureRow struct {
 	Rule   string `json:"rule,omitempty"`
 	Code   string `json:"code,omitempty"` // of the decision, or why there was none
 	Runs   uint64 `json:"runs"`
-	// Retried is how many of them were followed by a retry.
+	// Retried is how many of them were followed by a retry, Retries how many were retries themselves.
 	Retried     uint64             `json:"retried"`
+	Retries     uint64             `json:"wastedRetries"`
 	WastedHours map[string]float64 `json:"wastedHours"`
 }
 
@@ -144,6 +149,7 @@ type counter struct {
 	measured         time.Duration // up to which shortfalls are counted
 	samples          *sampler
 	retried, noRoom  []bool // by queue, in the cycle that is counted
+	recovery         map[string]float64
 }
 
 // hours are resource-hours, by resource; nil: no hours were counted.
@@ -181,7 +187,7 @@ type nodeCount struct {
 func newCounter(c *Cluster, w *Workload, within time.Duration) *counter {
 	counts := &counter{
 		c: c, within: within, window: &window{from: w.warmUp(), until: never}, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*failureCount{}, nodes: map[string]*nodeCount{},
-		retried: make([]bool, len(c.Queues)), noRoom: make([]bool, len(c.Queues)),
+		retried: make([]bool, len(c.Queues)), noRoom: make([]bool, len(c.Queues)), recovery: map[string]float64{},
 	}
 	for _, name := range c.Resources {
 		counts.units = append(counts.units, unit(name))
@@ -222,8 +228,22 @@ func (c *counter) started(j *job) {
 	} else {
 		q.Retries++
 		q.retryWaiting = append(q.retryWaiting, j.started-j.since)
+		c.recovers(j)
 	}
 	c.at(j.node).Runs++
+}
+
+// recovers counts a retry of a run that failed of a fault which has ended.
+func (c *counter) recovers(j *job) {
+	after := never
+	for i := range c.c.Faults {
+		if f := &c.c.Faults[i]; f.For > 0 && f.Cause == j.last.cause && j.last.run == j.runs-1 && j.started >= f.At+f.For {
+			after = min(after, j.started-f.At-f.For)
+		}
+	}
+	if after < never {
+		c.recovery[j.last.cause] = max(c.recovery[j.last.cause], after.Seconds())
+	}
 }
 
 // ran counts a run that has ended.
@@ -274,6 +294,9 @@ func (c *counter) row(j *job, cause string, v verdict) {
 	row.Runs++
 	if v.again {
 		row.Retried++
+	}
+	if j.runs > 1 {
+		row.Retries++
 	}
 	if cause == Preempted {
 		c.queues[j.queue].Preemptions++
@@ -376,7 +399,7 @@ func (c *counter) result(s *sim) *Result {
 		Measured: Span{c.window.from.Hours(), min(c.window.until, s.now).Hours()}, Tail: Tail{Hours: after.Hours(), Done: c.tailDone}, Resources: c.c.Resources, Messages: c.messages, Events: c.events,
 		UsefulHours: c.useful.named(c.c.Resources), WastedHours: c.waste.named(c.c.Resources), Failures: []FailureRow{}, AvoidedNodes: []NodeLoad{},
 	}
-	r.Protection = s.protection()
+	r.Protection, r.Breakers, r.Recovery = s.protection(), s.breakers(), c.recovery
 	r.NotOverBecause = c.notOver(s.jobs, s.scheduler)
 	var all queueCount
 	for i := range c.queues {

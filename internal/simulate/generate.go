@@ -76,6 +76,8 @@ type job struct {
 	last        failed
 	spent       time.Duration // by its last run
 	cancelled   bool
+	pending     bool // its last run never begins to run
+	released    bool // its retry was held, and starts because the breaker closed
 }
 
 type gang struct {

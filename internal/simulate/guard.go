@@ -22,7 +22,7 @@ type Protection struct {
 	FailuresBefore []int `json:"failuresBefore"`
 }
 
-// guard is the guard of the deployment (protection.Window.Judge), which looks at the runs every guardEvery.
+// guard is the guard of the deployment (protection.Window.Judge, protection.Breakers.Look), which looks at the runs every protection.Every.
 type guard struct {
 	window    protection.Window
 	issued    []protection.Suspicion
@@ -30,11 +30,13 @@ type guard struct {
 	scheduled bool
 	runs      int
 	count     Protection
+	breakers
 }
 
-// notice tells the guard of a run, unless it says nothing about its node; no failure: it succeeded.
+// notice tells the guard of a run; no failure: it succeeded.
 func (s *sim) notice(j *job, f *Failure) {
-	if s.o.Candidate.Set.Protection() == nil || f != nil && !f.tellsOfNode() {
+	nodes, causes := s.o.Candidate.Set.Protection() != nil && (f == nil || f.tellsOfNode()), s.o.Candidate.Set.Breakers() != nil
+	if !nodes && !causes {
 		return
 	}
 	g := &s.guard
@@ -43,21 +45,32 @@ func (s *sim) notice(j *job, f *Failure) {
 	if j.gang != nil {
 		name = j.gang.id
 	}
-	g.window.Add(&protection.End{
+	e := &protection.End{
 		Run: strconv.Itoa(g.runs), Job: name, Queue: s.o.Cluster.Queues[j.queue].Name, Set: jobSet, Node: j.node.Name,
-		Started: begin().Add(j.started).UnixNano(), Time: begin().Add(s.now).UnixNano(), Succeeded: f == nil,
-	})
+		Started: begin().Add(j.started).UnixNano(), Time: begin().Add(s.now).UnixNano(), Succeeded: f == nil, Category: f.category(), Pending: j.pending,
+	}
+	if causes {
+		g.ends.Add(e)
+	}
+	if nodes {
+		g.window.Add(e)
+	}
 	if f == nil {
 		return
 	}
-	if s.faulty(j.node) && !g.suspects(j.node.Name, begin().Add(s.now).UnixNano()) {
+	if nodes && s.faulty(j.node) && !g.suspects(j.node.Name, e.Time) {
 		if g.failed == nil {
 			g.failed = map[string]int{}
 		}
 		g.failed[j.node.Name]++
 	}
-	if !g.scheduled {
-		g.scheduled = true
+	s.lookLater()
+}
+
+// lookLater has the guard look once more.
+func (s *sim) lookLater() {
+	if !s.guard.scheduled {
+		s.guard.scheduled = true
 		s.add(due{at: s.now + protection.Every, what: guards})
 	}
 }
@@ -86,22 +99,49 @@ func (f *Failure) tellsOfNode() bool {
 	return protection.Tells(c)
 }
 
-// judge has retries avoid the nodes that the guard suspects from now on.
+// judge has the guard look, and do what follows.
 func (s *sim) judge() {
-	g, set := &s.guard, s.o.Candidate.Set
-	g.scheduled = false
-	p, now := set.Protection(), begin().Add(s.now).UnixNano()
+	s.guard.scheduled = false
+	now := begin().Add(s.now).UnixNano()
+	suspected := s.judgeNodes(now)
+	opened, starts := s.judgeCauses(now)
+	if suspected || opened {
+		s.override(now)
+	}
+	for i := range starts {
+		s.startHeld(&starts[i])
+	}
+}
+
+// judgeNodes says whether retries avoid other nodes from now on.
+func (s *sim) judgeNodes(now int64) bool {
+	g, p := &s.guard, s.o.Candidate.Set.Protection()
+	if p == nil {
+		return false
+	}
 	fresh := g.window.Judge(p, g.issued, func(string) bool { return false }, now)
 	for i := range fresh {
 		g.note(s, &fresh[i])
 	}
-	if len(fresh) == 0 || p.Shadow {
-		return
-	}
+	return len(fresh) > 0 && !p.Shadow
+}
+
+// override has the policies with what the guard has decided decide from now on.
+func (s *sim) override(now int64) {
+	g, set := &s.guard, s.o.Candidate.Set
 	var overrides []policyfile.Override
-	for i := range g.issued {
-		if one := &g.issued[i]; one.Until > now {
-			overrides = append(overrides, policyfile.Override{Node: one.Node, AvoidedUntil: one.Until})
+	if p := set.Protection(); p != nil && !p.Shadow {
+		for i := range g.issued {
+			if one := &g.issued[i]; one.Until > now {
+				overrides = append(overrides, policyfile.Override{Node: one.Node, AvoidedUntil: one.Until})
+			}
+		}
+	}
+	if p := set.Breakers(); p != nil && !p.Shadow {
+		for i := range g.opened {
+			if one := &g.opened[i]; one.Until > now {
+				overrides = append(overrides, policyfile.Override{Queue: one.Queue, Category: one.Category, HeldUntil: one.Until})
+			}
 		}
 	}
 	with, err := set.WithOverrides(overrides...)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Part is a queue, a cause of failures or a rule, with what candidates are compared by.
@@ -64,7 +66,8 @@ func partsOf(results [][]*Result) (out []partMeasures) {
 	}
 	resources := results[0][0].Resources
 	for _, name := range slices.Sorted(maps.Keys(causes)) {
-		out = append(out, partMeasures{Part{By: ByCause, Of: name}, failureMeasures(resources, func(row *FailureRow) bool { return row.Cause == name })})
+		of := failureMeasures(resources, func(row *FailureRow) bool { return row.Cause == name })
+		out = append(out, partMeasures{Part{By: ByCause, Of: name}, append(of, measure{"recovery, s", func(r *Result) float64 { return r.Recovery[name] }})})
 	}
 	for _, rule := range slices.SortedFunc(maps.Keys(rules), func(a, b [2]string) int {
 		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
@@ -111,6 +114,13 @@ func failureMeasures(resources []string, in func(*FailureRow) bool) (out []measu
 	}
 	add("runs that did not succeed", func(row *FailureRow) float64 { return float64(row.Runs) })
 	add("retried", func(row *FailureRow) float64 { return float64(row.Retried) })
+	add("wasted retries", func(row *FailureRow) float64 { return float64(row.Retries) })
+	add("refused by a limit", func(row *FailureRow) float64 {
+		if !slices.Contains([]string{policy.RuleLimit.String(), policy.PolicyLimit.String(), policy.GlobalLimit.String()}, row.Code) {
+			return 0
+		}
+		return float64(row.Runs)
+	})
 	for _, name := range resources {
 		add("wasted hours of "+name, func(row *FailureRow) float64 { return row.WastedHours[name] })
 	}

@@ -456,7 +456,11 @@ func (s *sim) start(r *scheduling.Changes) {
 			}
 			j.runs++
 			j.waited += s.now - j.since
+			if j.released {
+				j.released, s.guard.releases = false, append(s.guard.releases, s.now)
+			}
 			after, fails := s.runEnds(j)
+			j.pending = fails != nil && fails.Pending
 			s.add(due{at: s.now + after, what: ends, job: j, run: int32(j.runs), fails: fails})
 			s.count.started(j)
 			w.leased(j)

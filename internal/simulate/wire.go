@@ -11,6 +11,7 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 // wire writes messages of events (events/pb/armada.proto) as they stand in the log. It uses its memory again and again, which is why it
@@ -155,6 +156,9 @@ func (w *wire) leased(j *job) {
 	w.text(10, j.id)
 	w.runID(11, j)
 	w.end(at)
+	if j.pending {
+		return
+	}
 	at = w.next(12) // running
 	w.text(4, j.id)
 	w.runID(5, j)
@@ -173,6 +177,18 @@ func (w *wire) preempted(j *job) {
 	at := w.next(19)
 	w.text(5, j.id)
 	w.runID(6, j)
+	w.end(at)
+}
+
+// ordered writes the guard's order on a job's last run, by whose name the order goes.
+func (w *wire) ordered(j *job, action policy.OrderAction, notBefore int64) {
+	at := w.next(1005)
+	w.text(1, j.id)
+	w.runID(2, j)
+	w.runID(3, j)
+	w.number(4, int64(action))
+	w.text(5, policylog.Guard)
+	w.number(7, notBefore)
 	w.end(at)
 }
 

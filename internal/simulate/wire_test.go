@@ -34,14 +34,16 @@ func TestWire(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "events") {
 			j := drawJob(t)
 			id, run := j.id, fmt.Sprintf("%s-%d", j.id, j.runs)
-			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			switch rapid.IntRange(0, 6).Draw(t, "kind") {
 			case 0:
 				w.submitted(j)
 				add(submitted(j))
 			case 1:
 				w.leased(j)
 				add(&pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: id, RunId: run, NodeId: j.node.Name}}})
-				add(&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: id, RunId: run}}})
+				if !j.pending {
+					add(&pb.Event{Event: &pb.Event_JobRunRunning{JobRunRunning: &pb.JobRunRunning{JobId: id, RunId: run}}})
+				}
 			case 2:
 				w.succeeded(j)
 				add(&pb.Event{Event: &pb.Event_JobRunSucceeded{JobRunSucceeded: &pb.JobRunSucceeded{JobId: id, RunId: run}}})
@@ -53,6 +55,10 @@ func TestWire(t *testing.T) {
 			case 4:
 				w.preempted(j)
 				add(&pb.Event{Event: &pb.Event_JobRunPreempted{JobRunPreempted: &pb.JobRunPreempted{PreemptedJobId: id, PreemptedRunId: run}}})
+			case 6:
+				notBefore := rapid.Int64Range(0, 1<<62).Draw(t, "not before")
+				w.ordered(j, policy.OrderStart, notBefore)
+				add(&pb.Event{Event: &pb.Event_JobOrder{JobOrder: &pb.JobOrder{JobId: id, RunId: run, OrderId: run, Action: 3, Author: "guard", NotBefore: notBefore}}})
 			case 5:
 				f := drawFailure(t)
 				if err := w.failed(j, f); err != nil {
@@ -81,7 +87,7 @@ func TestWire(t *testing.T) {
 func drawJob(t *rapid.T) *job {
 	name := rapid.StringMatching(`[a-z]{1,9}|[a-z]{120,140}`)
 	j := &job{id: name.Draw(t, "id"), runs: rapid.IntRange(1, 300).Draw(t, "runs"), kind: &kind{Kind: &Kind{JobsAtOnce: 7}}, node: &placed{}}
-	j.node.Name = name.Draw(t, "node")
+	j.node.Name, j.pending = name.Draw(t, "node"), rapid.Bool().Draw(t, "pending")
 	if rapid.Bool().Draw(t, "gang") {
 		j.gang = &gang{id: name.Draw(t, "gang id")}
 	}

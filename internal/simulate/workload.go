@@ -75,6 +75,9 @@ type Failure struct {
 	// no meaning for PerHour.
 	After time.Duration `yaml:"after"`
 
+	// Pending says that the run never begins to run, as if its image could not be pulled.
+	Pending bool `yaml:"pending"`
+
 	// What is reported, and policies match.
 	Condition   string `yaml:"condition"`
 	ExitCode    int32  `yaml:"exitCode"`
@@ -94,17 +97,18 @@ type Again struct {
 
 // failed is how the runs of a job failed that came last, preempted ones aside.
 type failed struct {
-	cause string
-	node  *placed
-	times int // one after the other
+	cause, category string
+	node            *placed
+	times           int // one after the other
+	run             int // the last of them
 }
 
 // note notes a further one.
-func (l *failed) note(cause string, node *placed) {
-	if l.cause != cause {
+func (l *failed) note(f *Failure, j *job) {
+	if l.cause != f.Cause {
 		l.times = 0
 	}
-	*l = failed{cause, node, l.times + 1}
+	*l = failed{f.Cause, f.category(), j.node, l.times + 1, j.runs}
 }
 
 // perRun is the chance that a run on a node fails in this way.

@@ -88,6 +88,12 @@ func Simulation(w io.Writer, r *simulate.Result, seeds int) error {
 	if p := r.Protection; p != nil {
 		fmt.Fprintf(w, "  the guard: %s, %d of them certain, %d of healthy nodes, in %.0f node-days\n", plural.Of(p.Suspicions, "suspicion"), p.Certain, p.Healthy, p.NodeDays)
 	}
+	if b := r.Breakers; b != nil {
+		fmt.Fprintf(w, "  breakers: %s, %d of them false; %s held, %d started as canaries, %d released\n", plural.Of(b.Openings, "opening"), b.False, plural.Of(b.Held, "retry", "retries"), b.Canaries, b.Released)
+	}
+	for _, cause := range slices.Sorted(maps.Keys(r.Recovery)) {
+		fmt.Fprintf(w, "  the last retry of a run that failed of %s started %s after its end\n", query.OneLine(cause), simulate.Seconds(r.Recovery[cause]))
+	}
 	fmt.Fprintln(w)
 	if err := simulatedQueues(w, r); err != nil {
 		return err

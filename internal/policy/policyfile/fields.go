@@ -1,6 +1,6 @@
 package policyfile
 
-// fieldText documents one field of the files: the single source of `refloatctl explain field`, of the descriptions
+// fieldText documents one field of the files: the single source of `refloatctl explain-field`, of the descriptions
 // in the JSON Schema and of the table in docs/reference/fields.md.
 type fieldText struct {
 	at      string // suffix of its path, preceded by a kind where that matters
@@ -87,7 +87,7 @@ var fieldTexts = [...]fieldText{
 	{"breakers.window", "2m", "10s to 1h", "Within which time they must fail."},
 	{"breakers.hold", "1h", "1m to 24h", "How long a breaker is open at most."},
 	{"breakers.probe", "30s", "1s to 1h, and at most hold", "How long after a breaker opened its canaries start, and the next ones after those that failed."},
-	{"breakers.canaries", "2", "1 to 100", "How many held retries start together. The breaker closes if at least half of them do not fail of its category: they end otherwise, or run longer than any that failed of it."},
+	{"breakers.canaries", "2", "1 to 100", "How many held retries start together. The breaker closes if more than half of them do not fail of its category: they end otherwise, or run longer than any that failed of it."},
 	{"breakers.ramp", "1m", "at most 1h", "Within which time what is held starts, one after the other, once its breaker is closed."},
 	{"jobsMaySelect", "true", "", "The default of selectableByJobs: whether jobs may select policies by their annotation."},
 }
