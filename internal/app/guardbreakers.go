@@ -85,11 +85,14 @@ func (g *guard) note(p *policy.Breakers, v *protection.Verdict, issued []protect
 			open++
 		}
 	}
-	for did, list := range map[string][]protection.Opening{"a breaker opens": v.Open, "a breaker closes": v.Close} { //house:sorted a log
-		for _, o := range list {
-			g.log.Warn(did, slog.String("category", o.Category), slog.String("queue", o.Queue), slog.Time("until", time.Unix(0, o.Until).UTC()),
-				slog.String("reason", o.Reason), slog.Bool("shadow", p.Shadow))
-		}
+	told := func(o *protection.Opening) []any {
+		return []any{slog.String("category", o.Category), slog.String("queue", o.Queue), slog.Time("until", time.Unix(0, o.Until).UTC()), slog.String("reason", o.Reason), slog.Bool("shadow", p.Shadow)}
+	}
+	for i := range v.Open {
+		g.log.Warn("a breaker opens", told(&v.Open[i])...)
+	}
+	for i := range v.Close {
+		g.log.Warn("a breaker closes", told(&v.Close[i])...)
 	}
 	if p.Shadow {
 		open = 0 // nothing is held

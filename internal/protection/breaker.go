@@ -281,7 +281,7 @@ func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Openi
 			open = append(open, Opening{q.Cause, now, ceilMillis(now + int64(p.Hold)), why})
 		}
 	}
-	slices.SortFunc(open, func(a, b Opening) int { return a.Cause.compare(b.Cause) })
+	slices.SortFunc(open, func(a, b Opening) int { return a.compare(b.Cause) })
 	return open[:min(len(open), max(0, room))]
 }
 
