@@ -99,6 +99,74 @@ func TestMigrateLists(t *testing.T) {
 	}
 }
 
+// TestMigrateBesideWriter: what an older ingester writes while the tables are migrated is counted too, since the migration waits for it.
+func TestMigrateBesideWriter(t *testing.T) {
+	t.Parallel()
+	ctx, at := t.Context(), pgtest.Database(t)
+	old, err := pgx.Connect(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close(ctx)
+	last := len(migrations) - 1
+	row := &jobdb.PartitionPositions{Positions: jobdb.Beginning}
+	positions, _ := arrays(&table.Positions, []*jobdb.PartitionPositions{row}, 1)
+	d := &jobdb.Decision{Acted: true}
+	d.Queue, d.Time = "q", 1e18
+	decision, _ := arrays(&table.Decisions, []*jobdb.Decision{d}, limit)
+	for _, query := range append(slices.Clone(migrations[:last]), fmt.Sprintf("UPDATE refloat_schema SET version = %d", last)) {
+		if _, err := old.Exec(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := old.Exec(ctx, insert(&table.Positions, positions), args(positions)...); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := old.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT version FROM refloat_schema, refloat_positions FOR UPDATE OF refloat_positions"); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	var db *DB
+	go func() {
+		var err error
+		db, err = Open(ctx, at, Options{})
+		opened <- err
+	}()
+	watch, err := pgx.Connect(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close(ctx)
+	for waits := false; !waits; {
+		select {
+		case err := <-opened:
+			t.Fatalf("it is migrated while an older ingester writes: %v", err)
+		default:
+		}
+		if err := watch.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'refloat_positions'::regclass AND NOT granted)").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Exec(ctx, insert(&table.Decisions, decision), args(decision)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var n int64
+	if err := watch.QueryRow(ctx, "SELECT coalesce(sum(n), 0)::bigint FROM refloat_counts WHERE of = 0").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d decisions are counted, want 1: %v", n, err)
+	}
+}
+
 // without returns a table as it was before its last columns.
 func without[T any](t table.Of[T], last int) table.Of[T] {
 	now := t.Fields

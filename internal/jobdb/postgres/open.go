@@ -133,6 +133,13 @@ func migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
 	if err != nil || version == len(migrations) {
 		return err
 	}
+	// An ingester reads the version of the schema with the position that it locks. Those of an older program that have read it end
+	// first: a migration that counts rows would miss what they write. Later ones see the new version.
+	if version > 0 {
+		if _, err := tx.Exec(ctx, "LOCK TABLE refloat_positions IN EXCLUSIVE MODE"); err != nil {
+			return fmt.Errorf("wait for ingesters that write: %w", err)
+		}
+	}
 	for ; version < len(migrations); version++ {
 		if _, err := tx.Exec(ctx, migrations[version]); err != nil {
 			return fmt.Errorf("migrate from schema %d: %w", version, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/app"
@@ -62,7 +63,7 @@ func (d *Deployment) Check(ctx context.Context, read Reader) (_ Sum, violations 
 			found = append(found, fmt.Sprintf("verify: %v", err))
 		}
 		sum.Running = append(sum.Running, verified.Progress.Running.String())
-		rows, n, err := l.rows(ctx, d.jobDB(), p)
+		rows, n, err := l.rows(ctx, d.jobDB(), p, d.Corrected)
 		if err != nil {
 			found = append(found, fmt.Sprintf("job database: %v", err))
 		}
@@ -111,7 +112,7 @@ func (l *Logs) scan(p int, read Reader, sum *Sum) (found []string, err error) {
 const ingesterDelay = 20 * time.Second
 
 // rows compares the job database with what the logs demand.
-func (l *Logs) rows(ctx context.Context, at string, p int) (found []string, rows int, err error) {
+func (l *Logs) rows(ctx context.Context, at string, p int, corrected func(sink.Difference) bool) (found []string, rows int, err error) {
 	db, err := app.ReadJobDB(ctx, at)
 	if err != nil {
 		return nil, 0, err
@@ -138,7 +139,11 @@ func (l *Logs) rows(ctx context.Context, at string, p int) (found []string, rows
 		return nil, 0, err
 	}
 	const limit = 20
-	for i, d := range sink.Compare(want, got) {
+	differences := sink.Compare(want, got)
+	if corrected != nil {
+		differences = slices.DeleteFunc(differences, corrected)
+	}
+	for i, d := range differences {
 		if i == limit {
 			found = append(found, "job database: … and more")
 			break

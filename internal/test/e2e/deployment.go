@@ -13,6 +13,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/sink"
 	"github.com/refloat/refloat/internal/test/pulsartest"
 )
 
@@ -25,6 +26,8 @@ type Deployment struct {
 	Dir           string // state, checkpoints, job database and logs of our programs
 	Policies      string // directory; empty: none
 	JobDB         string // URL; empty: Database
+	// Corrected says that a difference of the job database is none, because an older program wrote the row; nil: none is.
+	Corrected func(sink.Difference) bool
 }
 
 func (d *Deployment) namespace() string { return filepath.Base(d.Namespace) }
