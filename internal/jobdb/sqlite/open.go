@@ -205,10 +205,15 @@ func schemaVersion(ctx context.Context, q querier) (int, error) {
 	if err := q.QueryRowContext(ctx, "SELECT version FROM refloat_schema").Scan(&version); err != nil {
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
+	return version, known(version)
+}
+
+// known refuses a version of the schema that this program does not know.
+func known(version int) error {
 	if version > len(migrations) {
-		return 0, fmt.Errorf("%w: version %d, this program supports up to %d: use a newer program", jobdb.ErrNewer, version, len(migrations))
+		return fmt.Errorf("%w: version %d, this program supports up to %d: use a newer program", jobdb.ErrNewer, version, len(migrations))
 	}
-	return version, nil
+	return nil
 }
 
 // Close closes the database and rolls back an open transaction.

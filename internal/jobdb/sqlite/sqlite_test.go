@@ -107,10 +107,13 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	exec(t, newer, "UPDATE refloat_schema SET version = 99")
+	if _, err := db.Begin(ctx, 0); !errors.Is(err, jobdb.ErrNewer) {
+		t.Errorf("a writer that was there before: %v, want ErrNewer", err)
+	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, newer, "UPDATE refloat_schema SET version = 99")
 	for _, err := range both(newer) {
 		if !errors.Is(err, jobdb.ErrNewer) || !strings.Contains(err.Error(), "99") {
 			t.Errorf("newer schema: error %v, want ErrNewer", err)

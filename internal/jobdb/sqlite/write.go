@@ -36,7 +36,7 @@ func (d *DB) Begin(ctx context.Context, partition int) (jobdb.Tx, error) {
 		return nil, classify(d.path, err)
 	}
 	t := &tx{d: d, partition: partition}
-	if err := t.readPositions(ctx); err != nil {
+	if err := errors.Join(t.checkVersion(ctx), t.readPositions(ctx)); err != nil {
 		return nil, errors.Join(classify(d.path, err), t.Rollback())
 	}
 	return t, nil
@@ -67,6 +67,20 @@ func (d *DB) stmt(ctx context.Context, key stmtKey, query func() string) (*sql.S
 		d.stmts[key] = s
 	}
 	return s, err
+}
+
+// checkVersion refuses a database that a newer program has migrated since it was opened: what that keeps beside the rows, this one
+// does not.
+func (t *tx) checkVersion(ctx context.Context) error {
+	s, err := t.d.stmt(ctx, stmtKey{what: "version"}, func() string { return "SELECT version FROM refloat_schema" })
+	if err != nil {
+		return err
+	}
+	var version int
+	if err := s.QueryRowContext(ctx).Scan(&version); err != nil {
+		return err
+	}
+	return known(version)
 }
 
 func (t *tx) readPositions(ctx context.Context) error {

@@ -75,7 +75,9 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	shared("both old")
-	w.must(one.Term(w.ctx))
+	for _, p := range []*Process{one, two} { // of a SQLite file, none may go on beside a newer one
+		w.must(p.Term(w.ctx))
+	}
 	one = ingester(newer, "one")
 	w.must(a.Term(w.ctx))
 	a = evaluator(newer, "a")
@@ -88,7 +90,6 @@ func TestUpgrade(t *testing.T) {
 	w.must(b.Term(w.ctx))
 	b = evaluator(newer, "b")
 	shared("both new")
-	w.must(two.Term(w.ctx))
 	two = ingester(newer, "two")
 	l.end()
 	w.must(w.Settled(w.ctx))
