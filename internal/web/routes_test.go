@@ -104,6 +104,9 @@ func (a *asked) send(t *testing.T, to, name string, values ...string) (int, stri
 // TestParameters: whatever is in a parameter, each route of the page and of the API answers, or says what is wrong with it;
 // it ignores none.
 func TestParameters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of requests, one after the other")
+	}
 	t.Parallel()
 	d := running(t)
 	values := []string{"", "-1", "99999999999999999999", "1e9", "\x00", "\u202e\U0001f680%/{}\"", "2262-04-12T00:00:00Z", strings.Repeat("x", 60_000)}
@@ -183,6 +186,9 @@ func forged(t *testing.T, d *deployment) map[string][]string {
 
 // TestLinks: each page takes the parameters of every link and form that leads to it.
 func TestLinks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of requests, one after the other")
+	}
 	t.Parallel()
 	d := running(t)
 	links := regexp.MustCompile(`(?:href|data-hx-get)="(/[^"]*)"`)
