@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 func newHistory() *cobra.Command {
@@ -88,10 +89,8 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation, all b
 		for _, r := range g.Changes {
 			changed = append(changed, policyfile.ID{Kind: r.Kind, Name: r.Name}.String()+" "+r.Op)
 		}
-		if g.BrakesChanged && len(lines) == 0 {
-			changed = append(changed, "all overrides removed")
-		} else if g.BrakesChanged {
-			changed = append(changed, lines...)
+		for _, line := range g.BrakeChanges {
+			changed = append(changed, query.OneLine(line))
 		}
 		if g.Unusable != "" {
 			changed = append(changed, "cannot be used here: "+g.Unusable)

@@ -186,7 +186,7 @@ a backoff or a retry budget delays. A pause of retries still holds, and so does 
 old run that may be alive. With --over, they start one after the other within that time. The
 answer is in the decision log, with you and the reason.`,
 		Example: `  refloatctl start 01h2xcejqtf2nbrexx3vqjhp41 --reason "the registry is back?"
-  refloatctl get decisions --code BreakerHeld --since 1h -o json | jq -r .jobId | sort -u |
+  refloatctl get decisions --code BreakerHeld --category image-pull --since 2h -o json | jq -r .jobId | sort -u |
     refloatctl start -f - --max 1000 --over 2m --reason "the registry is back"`,
 	})
 	cmd.Flags().DurationVar(&over, "over", 0, "start them one after the other within this time (at most 1h)")

@@ -31,25 +31,32 @@ spec: {defaultPolicyName: p}
 	now := time.Now().UnixNano()
 	var entries []recording.Entry
 	for i, ev := range []*pb.Event{
+		{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: "01old"}}},
+		exitedRun("01old", "run-o", 1),
 		{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: "01failed"}}},
 		{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: "01waits"}}},
 		exitedRun("01failed", "run-a", 1),
 		exitedRun("01waits", "run-b", 7),
 	} {
-		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{ev}})
+		set, at := "s", now
+		if i < 2 {
+			set, at = "old", now-int64(25*time.Hour) // more than one horizon
+		}
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: set, Events: []*pb.Event{ev}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		entries = append(entries, recording.Entry{Producer: "test", Message: eventlog.Message{
-			Position: eventlog.Position{Ledger: 1, Entry: int64(i), Batch: -1}, Publish: now, Key: "s", Payload: payload,
+			Position: eventlog.Position{Ledger: 1, Entry: int64(i), Batch: -1}, Publish: at, Key: set, Payload: payload,
 		}})
 	}
 	writeRecording(t, file, entries)
 	data := filepath.Join(dir, "data")
 	p, at := served(t, data, "--partitions", "1", "--policies", policies, "--feed", file)
-	until(t, "both jobs are decided", func() bool {
-		return strings.Count(ctl(t, "get", "decisions", "--data", data, "-o", "json").out, "\n") == 2
+	until(t, "all jobs are decided", func() bool {
+		return strings.Count(ctl(t, "get", "decisions", "--data", data, "-o", "json").out, "\n") == 3
 	})
+	at("retry", "01old", "--reason", "x", "--dry-run").exits(t, exitEnvironment).prints(t, "01old refused, UnknownJob: the job ended at", "was forgotten one horizon (24h0m0s) later")
 
 	at("retry", "01failed").exits(t, exitUsage).prints(t, "--reason TEXT is required")
 	at("retry", "--reason", "x").exits(t, exitUsage).prints(t, "whole job ids")
@@ -80,6 +87,7 @@ spec: {defaultPolicyName: p}
 	at("give-up", "01waits", "--reason", "wrong input").exits(t, exitFine).prints(t, "01waits ordered")
 	answered("01waits", "(wrong input): it does not run again")
 	at("retry", "01waits", "--reason", "x").exits(t, exitEnvironment).prints(t, "01waits refused, Cancelled: ")
+	until(t, "the job database has the cancellation", func() bool { return strings.Contains(at("get", "job", "01waits").out, "its cancellation is requested") })
 	stopped(t, p)
 	ctl(t, "verify", "--data", data).exits(t, exitFine)
 	ctl(t, "jobdb", "verify", "--data", data).exits(t, exitFine)

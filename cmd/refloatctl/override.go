@@ -24,7 +24,7 @@ func (f *overrideFlags) bindAll(cmd *cobra.Command) {
 	f.bindChange(cmd)
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only this queue (required, or --all)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all queues at once")
-	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue that no resource and no known job names")
+	cmd.Flags().BoolVar(&f.force, "force", false, "accept a queue or category that nothing here names")
 	completeFlag(cmd, "queue", queues.by(&f.client))
 }
 
@@ -264,9 +264,10 @@ func newResume() *cobra.Command {
 	var f overrideFlags
 	cmd := about(&cobra.Command{
 		Use:   "resume retries (--queue NAME | --all | --everything) --reason TEXT",
-		Short: "End `kill retries`, `pause retries` and `open breaker`",
-		Long: `Remove the overrides of one queue, those of all queues at once (--all), or with
---everything both. Policies and queue bindings do not change.`,
+		Short: "End `kill retries` and `pause retries`",
+		Long: `End kill and pause of one queue, those of all queues at once (--all), or with --everything
+both. Policies and queue bindings do not change, and breakers stay open: ` + "`close breaker`" + `
+closes one.`,
 		Example: `  refloatctl resume retries --queue ml --reason "fixed"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -278,6 +279,6 @@ func newResume() *cobra.Command {
 		},
 	})
 	f.bindAll(cmd)
-	cmd.Flags().BoolVar(&f.everything, "everything", false, "all overrides: those of all queues at once, and those of single queues")
+	cmd.Flags().BoolVar(&f.everything, "everything", false, "those of all queues at once, and those of single queues")
 	return cmd
 }

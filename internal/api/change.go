@@ -116,7 +116,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	}
 	made, err := s.do(ctx, edit)
 	if d, ok := errors.AsType[*dry](err); ok {
-		return &pb.Change{Generation: d.generation, Changes: changesOf(d.changes), Notes: []string{dryNote}}, nil
+		return &pb.Change{Generation: d.generation, Changes: changesOf(d.changes), Notes: []string{DryNote}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +135,8 @@ type dry struct {
 	overrides  []policylog.Override // that would be in force, of a change of these
 }
 
-const dryNote = "nothing was changed: this was a dry run"
+// DryNote is among the notes of a change that was only asked for.
+const DryNote = "nothing was changed: this was a dry run"
 
 func (d *dry) Error() string { return "dry run" }
 

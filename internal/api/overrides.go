@@ -146,7 +146,13 @@ func (s *Service) openBreaker(ctx context.Context, r *pb.BrakeRequest) (*pb.Chan
 	}
 	o := policyfile.Override{Queue: r.Queue, Category: r.Category, Subcategory: r.Subcategory, HeldUntil: until}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
-	return s.override(ctx, a, []Verb{PauseRetries}, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
+	known := func(now policylog.Snapshot, who Principal) error {
+		if err := s.known(r.Queue, r.Force)(now, who); err != nil {
+			return err
+		}
+		return s.knownCategory(ctx, who, r)
+	}
+	return s.override(ctx, a, []Verb{PauseRetries}, r.Queue, known, func(on []policylog.Override, who Principal) ([]policylog.Override, error) {
 		now := s.Now().UnixNano()
 		if err := inFuture("held_until", until, now); err != nil {
 			return nil, err
@@ -163,7 +169,9 @@ func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 	if err := checkTarget(r.Queue, r.All || r.Everything); err != nil {
 		return nil, err
 	}
-	removes := func(b *policylog.Override) bool { return b.Node == "" && (r.Everything || b.Queue == r.Queue) }
+	removes := func(b *policylog.Override) bool {
+		return b.Node == "" && b.Category == "" && (r.Everything || b.Queue == r.Queue)
+	}
 	verbs := []Verb{KillRetries, PauseRetries}
 	switch one := (&policyfile.Override{Queue: r.Queue, Category: r.Category, Subcategory: r.Subcategory}); {
 	case r.Category != "" && r.Everything:
@@ -174,14 +182,24 @@ func (s *Service) release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Change
 		return nil, status.Error(codes.InvalidArgument, "category: missing: name the one that the subcategory belongs to")
 	}
 	a := &asked{request: r, id: r.RequestId, reason: r.Reason, dryRun: r.DryRun}
-	without := false
-	done, err := s.override(ctx, a, verbs, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, _ Principal) ([]policylog.Override, error) {
-		left := slices.DeleteFunc(slices.Clone(on), func(b policylog.Override) bool { return removes(&b) })
-		without = len(left) == len(on)
+	var ended []string
+	done, err := s.override(ctx, a, verbs, r.Queue, s.known(r.Queue, r.Force), func(on []policylog.Override, who Principal) (left []policylog.Override, _ error) {
+		ended = nil
+		for _, b := range on {
+			switch {
+			case !removes(&b):
+				left = append(left, b)
+			case !b.Over(s.Now().UnixNano()):
+				ended = append(ended, s.lines(who, []policylog.Override{b}, noLonger)...)
+			}
+		}
 		return left, nil
 	})
-	if err == nil && without {
-		done.Notes = append([]string{"nothing changed: there was no such override to remove"}, done.Notes...)
+	if err == nil && len(ended) == 0 {
+		ended = []string{"nothing changed: there was no such override to remove"}
+	}
+	if err == nil {
+		done.Notes = append(ended, done.Notes...)
 	}
 	return done, err
 }
@@ -286,7 +304,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, queue st
 	}
 	v, err := s.do(ctx, edit)
 	if d, ok := errors.AsType[*dry](err); ok {
-		return &pb.Change{Generation: d.generation, Notes: append(s.still(ctx, who, d.generation, d.overrides), dryNote)}, nil
+		return &pb.Change{Generation: d.generation, Notes: append(s.still(ctx, who, d.generation, d.overrides), DryNote)}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -296,10 +314,7 @@ func (s *Service) override(ctx context.Context, a *asked, verbs []Verb, queue st
 
 // still lists what remains killed, paused, held, avoided or trusted by overrides, and by the resources of a generation themselves.
 func (s *Service) still(ctx context.Context, who Principal, generation uint64, overrides []policylog.Override) []string {
-	var notes []string
-	for _, b := range s.Auth.known(who, overrides) {
-		notes = append(notes, fmt.Sprintf("%s, by %s (%s)", b.Effect(), b.Author, b.Reason))
-	}
+	notes := s.lines(who, overrides, "")
 	snap, err := s.snapshot(ctx, generation)
 	if err != nil {
 		return notes
@@ -314,4 +329,35 @@ func (s *Service) still(ctx context.Context, who Principal, generation uint64, o
 		notes = append(notes, own.String()+" itself sets "+own.Text+": change it there")
 	}
 	return notes
+}
+
+const noLonger = "no longer: "
+
+// lines says what overrides do, of which the caller may know, and by whom.
+func (s *Service) lines(who Principal, overrides []policylog.Override, before string) (lines []string) {
+	for _, b := range s.Auth.known(who, overrides) {
+		lines = append(lines, fmt.Sprintf("%s%s, by %s (%s)", before, b.Effect(), b.Author, b.Reason))
+	}
+	return lines
+}
+
+// knownCategory returns an error for a failure category that no failed run has had, since a misspelt one holds nothing. If nothing is
+// known of any, or the job database is what is down, every category is accepted.
+func (s *Service) knownCategory(ctx context.Context, who Principal, r *pb.BrakeRequest) error {
+	if s.Categories == nil || r.Force {
+		return nil
+	}
+	ctx = s.Auth.withQueues(ctx, who)
+	names, err := s.Categories(ctx, r.Category)
+	if err != nil || slices.Contains(names, r.Category) {
+		return nil
+	}
+	if names, err = s.Categories(ctx, ""); err != nil || len(names) == 0 {
+		return nil
+	}
+	fix := suggest.Fix(r.Category, names, "it is one such as "+strings.Join(names[:min(len(names), 5)], ", "))
+	if of, sub, both := strings.Cut(r.Category, "/"); both && slices.Contains(names, of) {
+		fix = fmt.Sprintf("give category %s and subcategory %s (--category %[1]s --subcategory %[2]s)", of, sub)
+	}
+	return status.Errorf(codes.NotFound, "category %.100q is unknown: no failed run here has had it: %s; use force (--force) to skip this check", r.Category, fix)
 }

@@ -48,7 +48,7 @@ func allPlanted() []bug {
 			"api/overrides.go", "return o.Queue == b.Queue && o.Kill == b.Kill && o.Node == \"\" && o.Category == \"\"\n", "return o.Queue == b.Queue\n",
 		}}},
 		{histories, "a release takes all overrides off", []patch{{
-			"api/overrides.go", "return removes(&b) })", "return true })",
+			"api/overrides.go", "case !removes(&b):", "case false:",
 		}}},
 		{histories, "a generation is activated in the middle of an envelope", []patch{{
 			"evaluator/live.go", "		out, err := o.proc.StepAs(fit.form, m)",

@@ -104,13 +104,16 @@ func (a *Auth) known(who Principal, all []policylog.Override) []policylog.Overri
 	return slices.DeleteFunc(slices.Clone(all), func(o policylog.Override) bool { return o.Queue != "" && !a.knows(who, o.Queue) })
 }
 
-// Shown returns what a caller may know of a generation, before which other overrides were in force; false: nothing.
-func (s *Service) Shown(who Principal, v *policylog.Version, before []policylog.Override) ([]policylog.Change, []policylog.Override, bool) {
+// Shown returns what a caller may know of a generation, before which other overrides were in force: its changes, its overrides, and
+// what these change, in words; false: nothing.
+func (s *Service) Shown(who Principal, v *policylog.Version, before []policylog.Override) (_ []policylog.Change, _ []policylog.Override, lines []string, _ bool) {
 	a := s.Auth
 	changes := slices.DeleteFunc(slices.Clone(v.Changes), func(c policylog.Change) bool { return !a.knowsID(who, c.ID) })
 	overrides := a.known(who, v.Overrides)
 	hidden := len(changes) < len(v.Changes) || len(overrides) < len(v.Overrides) || len(a.known(who, before)) < len(before)
-	return changes, overrides, !hidden || len(changes) > 0 || !slices.Equal(a.known(who, before), overrides)
+	began, ended := policylog.OverridesChanged(before, v.Overrides, v.Time)
+	lines = append(s.lines(who, began, ""), s.lines(who, ended, noLonger)...)
+	return changes, overrides, lines, !hidden || len(changes) > 0 || len(lines) > 0
 }
 
 // about lists the resources that files name, if a caller need not know of all queues.

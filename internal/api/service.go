@@ -32,6 +32,8 @@ type Service struct {
 	Partitions func() []*pb.PartitionStatus
 	// Queues lists the queues of known jobs, and counts the partitions whose jobs only other processes know. If it is nil, any queue may be named.
 	Queues func() (queues []string, elsewhere int, err error)
+	// Categories lists the categories that contain a text of the failed runs whose jobs the context may see. If it is nil, any may be named.
+	Categories func(ctx context.Context, text string) ([]string, error)
 	// Orders carries out an order that was checked, on each job that does not refuse it; nil: this process cannot.
 	Orders func(ctx context.Context, r *pb.OrderRequest, author string) ([]*pb.OrderedJob, error)
 	// Source returns the status of the followed source of resources.
@@ -329,7 +331,7 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 		if i+1 < len(all) {
 			before = all[i+1].Overrides
 		}
-		changes, overrides, some := s.Shown(who, v, before)
+		changes, overrides, lines, some := s.Shown(who, v, before)
 		if !some {
 			continue
 		}
@@ -338,9 +340,8 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 		}
 		g := &pb.Generation{
 			Generation: v.Number, Author: v.Author, Reason: v.Reason, Time: stamp(v.Time),
-			Changes: changesOf(changes), Brakes: overridesOf(overrides),
+			Changes: changesOf(changes), Brakes: overridesOf(overrides), BrakesChanged: len(lines) > 0, BrakeChanges: lines,
 		}
-		g.BrakesChanged = !slices.Equal(s.Auth.known(who, before), overrides)
 		if v.Err != nil {
 			g.Unusable = v.Err.Error()
 		}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -318,15 +319,74 @@ func TestOverrides(t *testing.T) {
 		t.Errorf("what decides: %s", text)
 	}
 	made, err := w.Release(t.Context(), &pb.ReleaseRequest{Queue: "ml", Reason: "mended"})
-	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "paused until") {
+	if err != nil || len(made.Notes) != 2 || !strings.HasPrefix(made.Notes[0], "no longer: retries of queue ml are killed") || !strings.Contains(made.Notes[1], "all queues are paused until") {
 		t.Errorf("release: %v, %v", made, err)
 	}
-	if made, err = w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "mended"}); err != nil || len(made.Notes) != 0 {
+	if made, err = w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "mended"}); err != nil || len(made.Notes) != 1 || !strings.HasPrefix(made.Notes[0], "no longer: ") {
 		t.Errorf("release: %v, %v", made, err)
 	}
 	h, err := w.History(t.Context(), &pb.HistoryRequest{})
-	if err != nil || len(h.Generations) != 7 || !h.Generations[0].BrakesChanged {
+	if err != nil || len(h.Generations) != 7 || !slices.Equal(h.Generations[0].BrakeChanges, made.Notes) || !slices.Equal(h.Generations[1].BrakeChanges, []string{"no longer: retries of queue ml are killed, by anonymous (not verified) (worse)"}) {
 		t.Errorf("history %v, %v", h, err)
+	}
+}
+
+// A release of retries leaves breakers open, and one of a breaker everything else.
+func TestReleaseOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	until := timestamppb.New(noon.Add(time.Hour))
+	for _, r := range []*pb.BrakeRequest{
+		{All: true, Kill: true, Reason: "r"}, {All: true, Category: "gpu", HeldUntil: until, Reason: "r"}, {All: true, Category: "gpu", Subcategory: "xid", HeldUntil: until, Reason: "r"},
+	} {
+		if _, err := w.Brake(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		r    *pb.ReleaseRequest
+		ends []string
+	}{
+		{&pb.ReleaseRequest{All: true, Category: "gpu", Reason: "r"}, []string{"category gpu are"}},
+		{&pb.ReleaseRequest{Everything: true, Reason: "r"}, []string{"are killed"}},
+		{&pb.ReleaseRequest{All: true, Category: "gpu", Subcategory: "xid", Reason: "r"}, []string{"category gpu/xid are"}},
+		{&pb.ReleaseRequest{All: true, Category: "gpu", Reason: "r"}, nil},
+	} {
+		made, err := w.Release(t.Context(), c.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := slices.DeleteFunc(made.Notes, func(n string) bool { return !strings.HasPrefix(n, "no longer: ") })
+		if len(ended) != len(c.ends) || len(ended) == 1 && !strings.Contains(ended[0], c.ends[0]) {
+			t.Errorf("%v ended %q, want %q", c.r, ended, c.ends)
+		}
+	}
+}
+
+// A misspelt category would hold nothing.
+func TestUnknownCategory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open := func(category, subcategory string, force bool) error {
+		_, err := w.Brake(t.Context(), &pb.BrakeRequest{All: true, Category: category, Subcategory: subcategory, HeldUntil: timestamppb.New(noon.Add(time.Hour)), Reason: "r", Force: force})
+		return err
+	}
+	known, problem := []string{"infrastructure", "user"}, error(nil)
+	w.service.Categories = func(_ context.Context, text string) (names []string, _ error) {
+		return slices.DeleteFunc(slices.Clone(known), func(n string) bool { return !strings.Contains(n, text) }), problem
+	}
+	w.refused(open("infrastucture", "", false), codes.NotFound, "did you mean infrastructure?")
+	w.refused(open("infrastructure/network", "", false), codes.NotFound, "--category infrastructure --subcategory network")
+	for _, ok := range []error{open("infrastructure", "network", false), open("infrastucture", "", true)} {
+		if ok != nil {
+			t.Error(ok)
+		}
+	}
+	if known = nil; open("gpu", "", false) != nil {
+		t.Error("refused where no category is known")
+	}
+	if known, problem = []string{"user"}, errors.New("no database"); open("network", "", false) != nil {
+		t.Error("refused because the job database is down")
 	}
 }
 
@@ -351,7 +411,7 @@ func TestOverridesDryRun(t *testing.T) {
 	_, err = w.Brake(t.Context(), &pb.BrakeRequest{Queue: "mll", Kill: true, Reason: "x", DryRun: true})
 	w.refused(err, codes.NotFound, "did you mean ml?")
 	made, err = w.Release(t.Context(), &pb.ReleaseRequest{Everything: true, Reason: "mended", DryRun: true})
-	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "this was a dry run") {
+	if err != nil || len(made.Notes) != 2 || !strings.HasPrefix(made.Notes[0], "no longer: retries of queue ml are killed") || made.Notes[1] != api.DryNote {
 		t.Errorf("release: %v, %v", made, err)
 	}
 	if after, err := w.service.Store.Newest(t.Context()); err != nil || after.Generation() != before.Generation() || made.Generation != before.Generation() {
@@ -386,7 +446,7 @@ func TestREST(t *testing.T) {
 		{"GET", "/refloat/v1/history?kind=Queue&name=ml", "", 200, `"reason":"new"`},
 		{"POST", "/refloat/v1/rollback", `{"to": "1"}`, 200, `"updated"`},
 		{"POST", "/refloat/v1/brakes", `{"queue": "ml", "kill": true, "reason": "x"}`, 200, "are killed"},
-		{"POST", "/refloat/v1/brakes:release", `{"queue": "ml", "reason": "x"}`, 200, `"notes":[]`},
+		{"POST", "/refloat/v1/brakes:release", `{"queue": "ml", "reason": "x"}`, 200, `no longer: retries of queue ml are killed`},
 		{"GET", "/refloat/v1/status", "", 200, `"generation":"5"`},
 		{"DELETE", "/refloat/v1/resources/Queue/ml", "", 200, `"deleted"`},
 		{"GET", "/refloat/v1/resources/RetrySettings", "", 404, "RetrySettings does not exist"},

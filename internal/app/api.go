@@ -20,6 +20,7 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/jobs"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/web"
 )
@@ -65,6 +66,12 @@ func (n *node) serveAPI(p *parts) error {
 	reader := newJobReader(n)
 	source := n.source(reader)
 	service.Orders = n.orders(&source)
+	if source.Jobs != nil {
+		service.Categories = func(ctx context.Context, text string) ([]string, error) {
+			names, err := source.Names(ctx, []string{"category"}, text, jobdb.MaxNames)
+			return names["category"], err
+		}
+	}
 	answers := &jobs.Service{Source: &source, Now: n.Now, Log: n.Log, Program: n.API.Program}
 	handler, err := api.Handler(service, answers.Questions(), n.Log)
 	if err != nil {

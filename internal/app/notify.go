@@ -93,18 +93,14 @@ func (a *announcer) look(ctx context.Context) error {
 		if len(v.Changes) > 0 {
 			send(changed(v))
 		}
-		on := slices.DeleteFunc(slices.Clone(v.Overrides), func(o policylog.Override) bool { return o.Over(v.Time) })
-		for i := range on {
-			if !slices.Contains(a.on, on[i]) {
-				send(overrideEvent(&on[i], v, ""))
-			}
+		began, ended := policylog.OverridesChanged(a.on, v.Overrides, v.Time)
+		for i := range began {
+			send(overrideEvent(&began[i], v, ""))
 		}
-		for i := range a.on {
-			if !slices.ContainsFunc(on, func(o policylog.Override) bool { return sameSubject(&a.on[i], &o) }) {
-				send(overrideEvent(&a.on[i], v, "no longer: "))
-			}
+		for i := range ended {
+			send(overrideEvent(&ended[i], v, "no longer: "))
 		}
-		a.on = on
+		a.on = slices.DeleteFunc(slices.Clone(v.Overrides), func(o policylog.Override) bool { return o.Over(v.Time) })
 	}
 	a.expire(a.now().UnixNano(), send)
 	return nil
@@ -119,11 +115,6 @@ func (a *announcer) expire(now int64, send func(notify.Event)) {
 		}
 		return over
 	})
-}
-
-// sameSubject reports whether the second override takes the place of the first, or is it.
-func sameSubject(a, b *policylog.Override) bool {
-	return a.Queue == b.Queue && a.Node == b.Node && a.Category == b.Category && a.Subcategory == b.Subcategory && a.Kill == b.Kill
 }
 
 // changed is the event of a generation that changes resources.

@@ -33,7 +33,7 @@ func (n *node) orders(source *query.Source) func(context.Context, *apipb.OrderRe
 			return nil, err
 		}
 		action, _ := policy.ParseOrderAction(r.Action)
-		jobs, err := source.Ordered(ctx, &query.Order{Action: action, Jobs: r.Jobs, Queue: r.Queue, JobSet: r.JobSet, Max: int(r.Max), Set: now.Set.Set})
+		jobs, err := source.Ordered(ctx, &query.Order{Action: action, Jobs: r.Jobs, Queue: r.Queue, JobSet: r.JobSet, Max: int(r.Max), Set: now.Set.Set, Now: n.Now()})
 		if err != nil {
 			return nil, orderError(err)
 		}

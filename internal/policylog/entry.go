@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
@@ -21,6 +22,26 @@ type Override struct {
 	policyfile.Override
 	Author, Reason string
 	Time           int64 // Unix nanoseconds
+}
+
+// about reports whether the second override takes the place of the first, or is it.
+func (o *Override) about(other *Override) bool {
+	return o.Queue == other.Queue && o.Node == other.Node && o.Category == other.Category && o.Subcategory == other.Subcategory && o.Kill == other.Kill
+}
+
+// OverridesChanged returns which overrides began with a change at a time, in Unix nanoseconds, and which ended before their own time.
+func OverridesChanged(before, after []Override, at int64) (began, ended []Override) {
+	for _, o := range after {
+		if !o.Over(at) && !slices.Contains(before, o) {
+			began = append(began, o)
+		}
+	}
+	for _, o := range before {
+		if !o.Over(at) && !slices.ContainsFunc(after, func(a Override) bool { return o.about(&a) }) {
+			ended = append(ended, o)
+		}
+	}
+	return began, ended
 }
 
 // Proposal is a generation as its writer proposes it.

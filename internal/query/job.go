@@ -56,6 +56,8 @@ func (j *Job) Waiting(now time.Time) string {
 	switch {
 	case j.State != jobdb.JobQueued.String() || j.RetryAfter == "":
 		return ""
+	case j.CancelRequested:
+		return "its cancellation is requested: it does not run again, and is cancelled once Armada says so"
 	case j.Due(now):
 		return "its retry has been due since " + j.RetryAfter + ", but no run was leased"
 	}

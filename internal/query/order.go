@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
@@ -18,6 +19,7 @@ type Order struct {
 	Queue, JobSet string
 	Max           int // more jobs are an *Invalid
 	Set           *policy.Set
+	Now           time.Time
 }
 
 // OrderedJob is a job of an order.
@@ -25,6 +27,8 @@ type OrderedJob struct {
 	JobID   string
 	Job     *jobdb.Job     // nil: no job has this id
 	Refusal policy.Refusal // as far as is known now
+	ended   int64          // Unix nanoseconds: when a job ended that is forgotten by now, one horizon later; 0: none has
+	horizon time.Duration
 }
 
 // Ordered returns the jobs of an order, by id in the order of a list, and why each refuses it. Errors: *Invalid.
@@ -81,6 +85,9 @@ func (j *OrderedJob) ask(q jobdb.Queries, o *Order) error {
 		return err
 	}
 	j.Refusal = audit.Refuses(j.Job, runs, o.Action)
+	if ended := j.Job.Times.Ended; j.Refusal == policy.NotRefused && j.Job.Final && o.Now.Sub(time.Unix(0, ended)) > o.Set.Horizon() {
+		j.Refusal, j.ended, j.horizon = policy.RefusedUnknown, ended, o.Set.Horizon() // by the time of the order itself
+	}
 	if j.Refusal == policy.NotRefused {
 		j.Refusal = o.Set.RefusesOrder(j.Job.Queue, o.Action)
 	}
@@ -122,6 +129,8 @@ func (j *OrderedJob) Why() string {
 		return fmt.Sprintf("no job has the id %s: give the whole id", j.JobID)
 	case j.Refusal == policy.NotRefused:
 		return ""
+	case j.ended != 0:
+		return fmt.Sprintf("the job ended at %s and was forgotten one horizon (%v) later: submit it again", TimeText(j.ended), j.horizon)
 	}
 	return j.Refusal.Sentence()
 }

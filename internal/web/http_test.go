@@ -408,16 +408,58 @@ func TestOverrides(t *testing.T) {
 		t.Errorf("not shown on other pages")
 	}
 	for name, bad := range map[string]url.Values{
-		"Give a reason":       {"do": {"kill"}, "all": {"yes"}},
-		"Name a queue or":     {"do": {"kill"}, "all": {"yes"}, "queue": {"q"}, "reason": {"r"}},
-		"Name a queue, or":    {"do": {"kill"}, "reason": {"r"}},
-		"want a duration":     {"do": {"pause"}, "all": {"yes"}, "reason": {"r"}, "for": {"-1h"}},
-		"want kill, pause or": {"do": {"sing"}, "all": {"yes"}, "reason": {"r"}},
-		"Choose what to do":   {"all": {"yes"}, "reason": {"r"}},
+		"Give a reason":         {"do": {"kill"}, "all": {"yes"}},
+		"Name a queue or":       {"do": {"kill"}, "all": {"yes"}, "queue": {"q"}, "reason": {"r"}},
+		"Name a queue, or":      {"do": {"kill"}, "reason": {"r"}},
+		"want a duration":       {"do": {"pause"}, "all": {"yes"}, "reason": {"r"}, "for": {"-1h"}},
+		"want kill, pause, res": {"do": {"sing"}, "all": {"yes"}, "reason": {"r"}},
+		"Choose what to do":     {"all": {"yes"}, "reason": {"r"}},
+		"category of the":       {"do": {"open"}, "all": {"yes"}, "reason": {"r"}},
+		"leave the category":    {"do": {"resume"}, "all": {"yes"}, "category": {"gpu"}, "reason": {"r"}},
 	} {
 		if resp, body := ask(t, "POST", s.URL+"/overrides", bad.Encode()); resp.StatusCode < 400 || !strings.Contains(body, name) {
 			t.Errorf("%v = %d %s", bad, resp.StatusCode, text(body))
 		}
+	}
+	confirmed := func(v url.Values) {
+		t.Helper()
+		v.Set("confirm", "yes")
+		v.Set("reason", "r")
+		if resp, body := ask(t, "POST", s.URL+"/overrides", v.Encode(), "Sec-Fetch-Site", "same-origin"); resp.StatusCode != 303 {
+			t.Fatalf("%v: %d %s", v, resp.StatusCode, text(body))
+		}
+	}
+	// The link beside a breaker closes this one and nothing else, and each form says what it ends.
+	for _, category := range []string{"gpu", "network"} {
+		confirmed(url.Values{"do": {"open"}, "all": {"yes"}, "category": {category}, "for": {"1h"}})
+	}
+	_, body = ask(t, "GET", s.URL+"/overrides", "")
+	end := regexp.MustCompile(`category gpu are held[^\n]*?<a href="([^"]*)">Close</a>`).FindStringSubmatch(body)
+	if end == nil {
+		t.Fatalf("no link closes a breaker: %s", text(body))
+	}
+	at, err := url.Parse(html.UnescapeString(end[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing := at.Query()
+	closing.Set("reason", "r")
+	_, body = ask(t, "POST", s.URL+"/overrides", closing.Encode())
+	if got := text(body); !strings.Contains(got, "No longer: retries of all queues after failures of category gpu are held") || strings.Contains(got, "No longer: retries of all queues are killed") || !strings.Contains(got, "Close the breaker of category gpu") {
+		t.Errorf("the confirmation: %s", got)
+	}
+	confirmed(closing)
+	_, body = ask(t, "GET", s.URL+"/overrides", "")
+	if strings.Contains(body, "category gpu are held") || !strings.Contains(body, "category network are held") || !strings.Contains(body, "Retries of all queues are killed") {
+		t.Errorf("after closing one breaker: %s", text(body))
+	}
+	confirmed(url.Values{"do": {"resume"}, "all": {"yes"}})
+	_, body = ask(t, "GET", s.URL+"/overrides", "")
+	if !strings.Contains(body, "category network are held") || strings.Contains(body, "are killed") {
+		t.Errorf("after resuming: %s", text(body))
+	}
+	if _, body = ask(t, "GET", s.URL+"/generation?number=5", ""); !strings.Contains(body, "No longer: retries of all queues are killed") || strings.Contains(body, "No longer: retries of all queues after") {
+		t.Errorf("what the generation ended: %s", text(body))
 	}
 	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://elsewhere.example"}, {"Host", "elsewhere.example"}} {
 		if resp, _ := ask(t, "POST", s.URL+"/overrides", form.Encode(), headers...); resp.StatusCode != 403 {

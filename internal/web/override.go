@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
 // override is an override that holds now.
 type override struct {
-	Node, What, Queue, Author, Reason, Since string
-	Resume                                   string // the address to end it
+	Effect, Node, Author, Reason, Since string
+	Act, End                            string // what ends it, and the address of its form; "": nothing here does
 }
 
 func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
@@ -28,37 +31,28 @@ func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 		if b.Over(s.Now().UnixNano()) {
 			continue
 		}
-		o := override{Node: b.Node, What: "killed", Queue: b.Queue, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time)}
-		until := func(what string, ns int64) {
-			o.What = what + " until " + time.Unix(0, ns).UTC().Format("2006-01-02 15:04 UTC")
+		o := override{Effect: upper(b.Effect()), Node: b.Node, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time)}
+		every := ""
+		if b.Queue == "" {
+			every = "yes"
 		}
 		switch {
-		case b.Kill:
-		case b.AvoidedUntil != 0:
-			until("avoided by retries", b.AvoidedUntil)
-		case b.TrustedUntil != 0:
-			until("trusted", b.TrustedUntil)
+		case b.Node != "":
 		case b.Category != "":
-			until("held after failures of category "+b.Cause(), b.HeldUntil)
+			o.Act, o.End = "Close", link("/overrides", "do", "close", "queue", b.Queue, "all", every, "category", b.Category, "subcategory", b.Subcategory)
 		default:
-			until("paused", b.PausedUntil)
-		}
-		if o.Node != "" {
-			all = append(all, o)
-			continue
-		}
-		if o.Resume = link("/overrides", "do", "resume", "queue", b.Queue); b.Queue == "" {
-			o.Resume = link("/overrides", "do", "resume", "all", "yes")
+			o.Act, o.End = "Resume", link("/overrides", "do", "resume", "queue", b.Queue, "all", every)
 		}
 		all = append(all, o)
 	}
 	return all
 }
 
-// overridePage is the form that kills, pauses and resumes retries.
+// overridePage is the form that kills, pauses and resumes retries, and opens and closes breakers.
 type overridePage struct {
 	Now                    []override
 	Do, Queue, Reason, For string
+	Category, Subcategory  string
 	All                    bool
 	May                    bool
 	Confirm                bool
@@ -87,6 +81,7 @@ func (s *Site) overrideForm(p *page) (*overridePage, error) {
 	}
 	shown := &overridePage{
 		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: p.arg("for"), All: p.arg("all") == "yes",
+		Category: p.arg("category"), Subcategory: p.arg("subcategory"),
 		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: p.arg("request"),
 	}
 	if shown.For == "" {
@@ -113,27 +108,35 @@ func (s *Site) override(p *page) error {
 	if !shown.All {
 		where = "queue " + shown.Queue
 	}
-	var pause time.Duration
+	breaker := shown.Do == "open" || shown.Do == "close"
+	cause := (&policyfile.Override{Category: shown.Category, Subcategory: shown.Subcategory}).Cause()
 	switch shown.Do {
 	case "kill":
 		shown.What = "Kill retries of " + where
 	case "pause":
-		if pause, err = time.ParseDuration(shown.For); err != nil || pause <= 0 {
-			return again(fmt.Sprintf("For %q: want a duration such as 30m or 2h.", clip(shown.For, 40)))
-		}
-		shown.What = fmt.Sprintf("Pause retries of %s for %v", where, pause)
+		shown.What = fmt.Sprintf("Pause retries of %s for %s", where, shown.For)
 	case "resume":
 		shown.What = "Resume retries of " + where
+	case "open":
+		shown.What = fmt.Sprintf("Hold retries of %s after failures of category %s for %s", where, cause, shown.For)
+	case "close":
+		shown.What = fmt.Sprintf("Close the breaker of category %s of %s", cause, where)
 	case "":
-		return again("Choose what to do: kill, pause or resume.")
+		return again("Choose what to do.")
 	default:
-		return &query.Invalid{Param: "do", Err: errors.New("want kill, pause or resume")}
+		return &query.Invalid{Param: "do", Err: errors.New("want kill, pause, resume, open or close")}
 	}
-	switch {
+	switch length, err := time.ParseDuration(shown.For); {
+	case (shown.Do == "pause" || shown.Do == "open") && (err != nil || length <= 0):
+		return again(fmt.Sprintf("For %q: want a duration such as 30m or 2h.", clip(shown.For, 40)))
 	case !shown.All && shown.Queue == "":
 		return again("Name a queue, or choose all queues.")
 	case shown.All && shown.Queue != "":
 		return again("Name a queue or choose all queues, not both.")
+	case breaker && shown.Category == "":
+		return again("Name the failure category of the breaker.")
+	case !breaker && cause != "":
+		return again("Only a breaker has a failure category: open or close one, or leave the category out.")
 	case shown.Reason == "":
 		return again("Give a reason: it is shown to everyone affected.")
 	}
@@ -141,26 +144,41 @@ func (s *Site) override(p *page) error {
 		s.API.Refused(p.r.Context(), p.who, shown.Do, err)
 		return err
 	}
-	if p.arg("confirm") != "yes" {
-		shown.Confirm = true
-		shown.Effect = s.effect(p, shown)
-		return p.show("overrides", shown.What, "/overrides", shown)
-	}
-	var done *pb.Change
-	if ctx := p.r.Context(); shown.Do == "resume" {
-		done, err = s.API.Release(ctx, &pb.ReleaseRequest{Queue: shown.Queue, All: shown.All, Reason: shown.Reason, RequestId: shown.Request})
-	} else {
-		r := &pb.BrakeRequest{Queue: shown.Queue, All: shown.All, Reason: shown.Reason, RequestId: shown.Request, Kill: shown.Do == "kill"}
-		if pause > 0 {
-			r.PausedUntil = timestamppb.New(s.Now().Add(pause))
-		}
-		done, err = s.API.Brake(ctx, r)
-	}
-	if err != nil {
+	confirmed := p.arg("confirm") == "yes"
+	done, err := s.change(p.r.Context(), shown, !confirmed)
+	switch {
+	case status.Code(err) == codes.NotFound && !confirmed: // a queue or category that is unknown
+		return again(upper(status.Convert(err).Message()) + ".")
+	case err != nil:
 		return err
+	case !confirmed:
+		shown.Confirm = true
+		shown.Effect = s.effect(p, shown, done.Notes)
+		return p.show("overrides", shown.What, "/overrides", shown)
 	}
 	p.to = link("/overrides", "done", fmt.Sprint(done.Generation))
 	return nil
+}
+
+// change makes the change of a form, or with dry asks what it would be.
+func (s *Site) change(ctx context.Context, o *overridePage, dry bool) (*pb.Change, error) {
+	if o.Do == "resume" || o.Do == "close" {
+		return s.API.Release(ctx, &pb.ReleaseRequest{
+			Queue: o.Queue, All: o.All, Category: o.Category, Subcategory: o.Subcategory, Reason: o.Reason, RequestId: o.Request, DryRun: dry,
+		})
+	}
+	length, _ := time.ParseDuration(o.For)
+	until := timestamppb.New(s.Now().Add(length))
+	r := &pb.BrakeRequest{
+		Queue: o.Queue, All: o.All, Category: o.Category, Subcategory: o.Subcategory, Reason: o.Reason, RequestId: o.Request, Kill: o.Do == "kill", DryRun: dry,
+	}
+	switch o.Do {
+	case "pause":
+		r.PausedUntil = until
+	case "open":
+		r.HeldUntil = until
+	}
+	return s.API.Brake(ctx, r)
 }
 
 // mayOverride returns an error if the caller lacks the permission, before a confirmation is asked for.
@@ -168,7 +186,7 @@ func (s *Site) mayOverride(p *page, do, queue string) error {
 	switch do {
 	case "kill":
 		return s.API.Auth.MayOn(p.who, api.KillRetries, queue)
-	case "pause":
+	case "pause", "open", "close":
 		return s.API.Auth.MayOn(p.who, api.PauseRetries, queue)
 	}
 	return errors.Join(s.API.Auth.MayOn(p.who, api.KillRetries, queue), s.API.Auth.MayOn(p.who, api.PauseRetries, queue))
@@ -177,15 +195,24 @@ func (s *Site) mayOverride(p *page, do, queue string) error {
 // countWithin is how long a confirmation waits for a count that the change does not need.
 const countWithin = time.Second
 
-// effect says what a change will do, before it is confirmed.
-func (s *Site) effect(p *page, o *overridePage) (lines []string) {
+// effect says what a change will do, before it is confirmed: also what will be in force, and no longer, by the notes of a dry run.
+func (s *Site) effect(p *page, o *overridePage, notes []string) (lines []string) {
 	switch o.Do {
 	case "kill":
 		lines = append(lines, "From now on, a failed run there fails its job. Retries that were granted before still take place.")
 	case "pause":
 		lines = append(lines, "From now on, a retry there, or a restart by a group, waits at least until the pause ends. It counts as before.")
+	case "open":
+		lines = append(lines, "From now on, a retry there after such a failure is held, and counts against no limit.")
+	case "close":
+		lines = append(lines, "Policies decide such failures again. What is held already keeps its time, until an order starts it.")
 	default:
-		lines = append(lines, "Kill and pause end there; policies decide again. Jobs that failed meanwhile stay failed.")
+		lines = append(lines, "Policies decide again. Jobs that failed meanwhile stay failed.")
+	}
+	for _, n := range notes {
+		if n != api.DryNote {
+			lines = append(lines, sentence(n))
+		}
 	}
 	if s.Query.Jobs == nil {
 		return lines

@@ -119,10 +119,7 @@ func changeText(g *pb.Generation) string {
 	if len(parts) > 6 {
 		parts = append(parts[:6], fmt.Sprintf("and %d more", len(parts)-6))
 	}
-	if g.BrakesChanged {
-		parts = append(parts, "kill or pause changed")
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(append(parts, g.BrakeChanges...), ", ")
 }
 
 // policyPage is one resource.
@@ -245,14 +242,15 @@ func limitField(policy, rule string) string {
 
 // generationPage is what a generation changed.
 type generationPage struct {
-	Number  uint64
-	Facts   []fact
-	Changes []changed
-	Before  string
-	After   string
-	Numbers table  // of decisions before and after it
-	Trend   *trend // around it
-	Unused  string
+	Number    uint64
+	Facts     []fact
+	Changes   []changed
+	Overrides []string // that began or ended with it
+	Before    string
+	After     string
+	Numbers   table  // of decisions before and after it
+	Trend     *trend // around it
+	Unused    string
 }
 
 // changed is a resource before and after.
@@ -275,13 +273,14 @@ func (s *Site) generation(p *page) error {
 	i := slices.IndexFunc(history, func(v *policylog.Version) bool { return v.Number == number })
 	var changes []policylog.Change
 	var overrides []policylog.Override
+	var lines []string
 	shows := false
 	if i >= 0 {
 		var last []policylog.Override
 		if i+1 < len(history) {
 			last = history[i+1].Overrides
 		}
-		changes, overrides, shows = s.API.Shown(p.who, history[i], last)
+		changes, overrides, lines, shows = s.API.Shown(p.who, history[i], last)
 	}
 	if !shows {
 		newest := uint64(0)
@@ -331,6 +330,9 @@ func (s *Site) generation(p *page) error {
 		}
 		one.Lines = diff(old, fresh)
 		shown.Changes = append(shown.Changes, one)
+	}
+	for _, line := range lines {
+		shown.Overrides = append(shown.Overrides, upper(line))
 	}
 	for _, o := range overrides {
 		shown.Facts = append(shown.Facts, fact{"In force", query.OverrideText(o), "/overrides"})

@@ -416,5 +416,8 @@ func sentence(clause string) string {
 	if clause == "" {
 		return ""
 	}
-	return strings.ToUpper(clause[:1]) + clause[1:] + "."
+	return upper(clause) + "."
 }
+
+// upper begins a clause, which is not empty, with a capital.
+func upper(clause string) string { return strings.ToUpper(clause[:1]) + clause[1:] }

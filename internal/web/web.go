@@ -138,7 +138,7 @@ func (s *Site) router() map[string]route {
 		"/whatif":     {get: s.whatIfForm, post: s.whatIf, query: []string{"rule", "limit", "set", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "against", "queue", "from", "to"}},
 		"/shadow":     {get: s.shadow, query: []string{"queue", "since"}},
 		"/partitions": {get: s.partitions},
-		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "reason", "for", "done"}, form: []string{"do", "queue", "all", "reason", "for", "request", "confirm"}, stops: true},
+		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "category", "subcategory", "reason", "for", "done"}, form: []string{"do", "queue", "all", "category", "subcategory", "reason", "for", "request", "confirm"}, stops: true},
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // Job prints a job with its runs.
 func Job(w io.Writer, j query.Job) error {
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s\n", show.Bold(w, "Job"), query.OneLine(j.JobID), query.OneLine(j.Queue), query.OneLine(j.JobSet), j.Partition, j.State)
+	if j.CancelRequested && !j.Final {
+		fmt.Fprintln(w, "  its cancellation is requested")
+	}
 	if j.RetryAfter != "" {
 		fmt.Fprintf(w, "  not before %s\n", show.Millis(j.RetryAfter))
 	}
@@ -129,6 +132,8 @@ func nextIn(s *query.Story, i int) string {
 		return fmt.Sprintf("run %d", s.Runs[i+1].Index)
 	case s.Job.Final:
 		return "the job is over"
+	case s.Job.CancelRequested:
+		return "its cancellation is requested"
 	case c.Decided != nil && query.EffectOf(c.Decided) == query.Retried && s.Job.Due(time.Now()):
 		return "queued, due since " + show.Millis(s.Job.RetryAfter)
 	case c.Decided != nil && query.EffectOf(c.Decided) == query.Retried && s.Job.RetryAfter != "":

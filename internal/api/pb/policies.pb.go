@@ -829,7 +829,8 @@ type Generation struct {
 	Changes       []*ResourceChange      `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
 	Brakes        []*BrakeState          `protobuf:"bytes,6,rep,name=brakes,proto3" json:"brakes,omitempty"` // that were on
 	BrakesChanged bool                   `protobuf:"varint,7,opt,name=brakes_changed,json=brakesChanged,proto3" json:"brakes_changed,omitempty"`
-	Unusable      string                 `protobuf:"bytes,8,opt,name=unusable,proto3" json:"unusable,omitempty"` // why this program cannot use it
+	Unusable      string                 `protobuf:"bytes,8,opt,name=unusable,proto3" json:"unusable,omitempty"`                             // why this program cannot use it
+	BrakeChanges  []string               `protobuf:"bytes,9,rep,name=brake_changes,json=brakeChanges,proto3" json:"brake_changes,omitempty"` // what overrides began, and which ended, in words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -918,6 +919,13 @@ func (x *Generation) GetUnusable() string {
 		return x.Unusable
 	}
 	return ""
+}
+
+func (x *Generation) GetBrakeChanges() []string {
+	if x != nil {
+		return x.BrakeChanges
+	}
+	return nil
 }
 
 type RollBackRequest struct {
@@ -1163,10 +1171,10 @@ func (x *BrakeRequest) GetHeldUntil() *timestamppb.Timestamp {
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`            // this one; required unless all or everything is set
-	Everything    bool                   `protobuf:"varint,2,opt,name=everything,proto3" json:"everything,omitempty"` // all overrides: those of all queues at once, and those of single queues
+	Everything    bool                   `protobuf:"varint,2,opt,name=everything,proto3" json:"everything,omitempty"` // those of all queues at once, and those of single queues
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`          // required
 	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	All           bool                   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`     // the overrides of all queues at once
+	All           bool                   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`     // those of all queues at once
 	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"` // also a queue that is unknown here
 	DryRun        bool                   `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Category      string                 `protobuf:"bytes,8,opt,name=category,proto3" json:"category,omitempty"`       // only the breaker of this failure category
@@ -1983,7 +1991,7 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"O\n" +
 	"\x0fHistoryResponse\x12<\n" +
-	"\vgenerations\x18\x01 \x03(\v2\x1a.refloat.api.v1.GenerationR\vgenerations\"\xbd\x02\n" +
+	"\vgenerations\x18\x01 \x03(\v2\x1a.refloat.api.v1.GenerationR\vgenerations\"\xe2\x02\n" +
 	"\n" +
 	"Generation\x12\x1e\n" +
 	"\n" +
@@ -1995,7 +2003,8 @@ const file_internal_api_pb_policies_proto_rawDesc = "" +
 	"\achanges\x18\x05 \x03(\v2\x1e.refloat.api.v1.ResourceChangeR\achanges\x122\n" +
 	"\x06brakes\x18\x06 \x03(\v2\x1a.refloat.api.v1.BrakeStateR\x06brakes\x12%\n" +
 	"\x0ebrakes_changed\x18\a \x01(\bR\rbrakesChanged\x12\x1a\n" +
-	"\bunusable\x18\b \x01(\tR\bunusable\"\xb9\x01\n" +
+	"\bunusable\x18\b \x01(\tR\bunusable\x12#\n" +
+	"\rbrake_changes\x18\t \x03(\tR\fbrakeChanges\"\xb9\x01\n" +
 	"\x0fRollBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\x04R\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +

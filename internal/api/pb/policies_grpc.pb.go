@@ -66,7 +66,7 @@ type PoliciesClient interface {
 	// Brake sets an override: it kills or pauses the retries of a queue, or of all, has all retries avoid a node, or opens
 	// a breaker, which holds the retries of one failure category.
 	Brake(ctx context.Context, in *BrakeRequest, opts ...grpc.CallOption) (*Change, error)
-	// Release removes the overrides of a queue, or those of all.
+	// Release ends kill and pause of a queue, or those of all; with a category, only the breaker that an override opened for it.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*Change, error)
 	// Order has single jobs retried once more, given up, or their retries started now, by an operator's own decision (docs/reference/semantics.md 16).
 	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
@@ -234,7 +234,7 @@ type PoliciesServer interface {
 	// Brake sets an override: it kills or pauses the retries of a queue, or of all, has all retries avoid a node, or opens
 	// a breaker, which holds the retries of one failure category.
 	Brake(context.Context, *BrakeRequest) (*Change, error)
-	// Release removes the overrides of a queue, or those of all.
+	// Release ends kill and pause of a queue, or those of all; with a category, only the breaker that an override opened for it.
 	Release(context.Context, *ReleaseRequest) (*Change, error)
 	// Order has single jobs retried once more, given up, or their retries started now, by an operator's own decision (docs/reference/semantics.md 16).
 	// Each job has an answer: what is not refused is on its way to the decision log, which answers it.
