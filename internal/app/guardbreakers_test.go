@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,8 @@ func (o *guarded) holds(queue string, until time.Time, runs uint32, jobs ...stri
 func TestGuardBreakers(t *testing.T) {
 	o := newGuarded(t)
 	o.fails(2)
-	one, two := o.guard(), o.guard()
+	one, two, metrics := o.guard(), o.guard(), NewMetrics(time.Now, 0)
+	one.metrics = &metrics.guard
 	o.looks(one, nil) // no settings
 	o.put("breakers: {mode: Shadow, openAfter: 4}", same)
 	o.looks(one, nil)
@@ -169,6 +171,9 @@ func TestGuardBreakers(t *testing.T) {
 	}
 	o.now = o.now.Add(time.Second)
 	o.looks(one, open()[1:], "guard Start guard-start-2 [b] in 2s: its breaker is closed")
+	if got := seriesOf(t, metrics, "refloat_guard_canaries_total"); !maps.Equal(got, map[string]float64{"outcome=passed": 2, "outcome=failed": 2}) {
+		t.Errorf("canaries %v", got)
+	}
 	o.now = o.now.Add(2 * time.Second)
 	o.looks(one, open()[1:], "guard Start guard-start-2 [d] in 2s: its breaker is closed")
 	o.looks(one, open()[1:])

@@ -45,6 +45,8 @@ type Verdict struct {
 	Open  []Opening
 	Close []Opening // with the reason
 	Start []Start
+	// Passed and Failed count the canaries of which the result is new.
+	Passed, Failed int
 }
 
 // Breakers remembers the canaries. The zero value has none: a guard that starts again sends new ones.
@@ -96,7 +98,7 @@ func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []
 		if !open[c] || latest[c].Until <= now {
 			continue
 		}
-		o, pr := *latest[c], b.results(w, latest[c], p.Window, running, now)
+		o, pr := *latest[c], b.results(&v, w, latest[c], p.Window, running, now)
 		switch {
 		case pr.sent > 0 && 4*pr.passed >= 3*pr.sent:
 			o.Reason = fmt.Sprintf("%d of %s that started early did not fail of it", pr.passed, plural.Of(pr.sent, "job"))
@@ -130,7 +132,7 @@ func sortedCauses[T any](of map[Cause]T) []Cause {
 
 // results looks what became of the canaries of a cause that started last. One passed if its run ended otherwise, or has been
 // running for longer than any that failed of the cause since a window before its breaker opened.
-func (b *Breakers) results(w *Window, o *Opening, window time.Duration, running func(job string) int64, now int64) *probe {
+func (b *Breakers) results(v *Verdict, w *Window, o *Opening, window time.Duration, running func(job string) int64, now int64) *probe {
 	c, pr := o.Cause, b.probes[o.Cause]
 	if pr == nil {
 		return &probe{}
@@ -147,15 +149,19 @@ func (b *Breakers) results(w *Window, o *Opening, window time.Duration, running 
 	}
 	pr.jobs = slices.DeleteFunc(pr.jobs, func(job string) bool {
 		if e := ends[job]; e != nil {
-			if e.Category != c.Category {
-				pr.passed, pr.began = pr.passed+1, max(pr.began, e.Started)
+			if e.Category == c.Category {
+				v.Failed++
+				return true
 			}
+			v.Passed++
+			pr.passed, pr.began = pr.passed+1, max(pr.began, e.Started)
 			return true
 		}
 		since := running(job)
 		if since == 0 || now-since <= int64(longest) {
 			return false
 		}
+		v.Passed++
 		pr.passed, pr.began = pr.passed+1, max(pr.began, since)
 		return true
 	})
