@@ -266,6 +266,9 @@ func TestBreaker(t *testing.T) {
 	if held == 0 {
 		t.Error("nothing was held")
 	}
+	if n := jsonLine(t, ctl(t, "get", "breakers", "--data", data, "-o", "json").exits(t, exitFine).out).number("held"); n == 0 || int(n) > held {
+		t.Errorf("%d are held of %d", n, held)
+	}
 	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }
 

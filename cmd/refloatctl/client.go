@@ -30,6 +30,7 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 // client holds how a command reaches the policy API, and its credentials.
@@ -107,6 +108,14 @@ func (c *client) questions() *jobs.Client {
 	return &jobs.Client{Call: func(ctx context.Context, call func(context.Context, jobspb.JobsClient) error) error {
 		return c.first(ctx, func(ctx context.Context, conn *grpc.ClientConn) error { return call(ctx, jobspb.NewJobsClient(conn)) })
 	}}
+}
+
+// jobAnswers is where what was read with reading is asked about jobs.
+func (c *client) jobAnswers() query.Answers {
+	if c.fromLog {
+		return (&deployment{data: c.data}).source(nil)
+	}
+	return c.questions()
 }
 
 // first calls the first of the named servers that responds.

@@ -26,6 +26,7 @@ type guard struct {
 
 	window     protection.Window
 	seen       int64 // the latest end that was read, in Unix nanoseconds
+	seenStart  int64 // the latest start
 	generation uint64
 	issued     []protection.Suspicion // of the last day, by that generation
 	noted      []protection.Suspicion // in shadow
@@ -37,9 +38,9 @@ type guard struct {
 }
 
 const (
-	// guardAgain is how late a run end may come to the job database, after one of a later time, and still be read.
+	// guardAgain is how late a run's start or end may come to the job database, after one of a later time, and still be read.
 	guardAgain = 30 * time.Second
-	// guardReads limits the run ends that one look reads: the latest.
+	// guardReads limits the run ends that one look reads, and the starts: the latest.
 	guardReads = 10_000
 	// guardTimeout limits one look.
 	guardTimeout = 30 * time.Second
@@ -82,19 +83,19 @@ func (g *guard) look(ctx context.Context) error {
 		g.noted = nil
 		g.metrics.suspects.Set(0)
 	} else {
-		longest = nodes.Window
+		longest = protection.Keep(nodes.Window)
 	}
 	if causes == nil {
 		g.breakers, g.notedOpenings = protection.Breakers{}, nil
 		g.metrics.breakers.Set(0)
 	} else {
-		longest = max(longest, causes.Window)
+		longest = max(longest, protection.KeepStarts(causes.Window))
 	}
 	if nodes == nil && causes == nil {
-		g.window, g.seen = protection.Window{}, 0
+		g.window, g.seen, g.seenStart = protection.Window{}, 0, 0
 		return nil
 	}
-	if err := g.read(ctx, protection.Keep(longest), now); err != nil {
+	if err := g.read(ctx, longest, causes != nil, now); err != nil {
 		return err
 	}
 	if g.issued == nil || g.generation != newest.Generation() {
@@ -117,8 +118,9 @@ func (g *guard) look(ctx context.Context) error {
 
 var errRead = errors.New("all that matters is read")
 
-// read adds the run ends that are new in the job database; the first time, those since so long before.
-func (g *guard) read(ctx context.Context, keep time.Duration, now int64) error {
+// read adds the run ends that are new in the job database, and the starts of runs that go on, if they are wanted; the first time,
+// those since so long before.
+func (g *guard) read(ctx context.Context, keep time.Duration, starts bool, now int64) error {
 	from := max(now-int64(keep), g.seen-int64(guardAgain))
 	return g.jobs(ctx, func(q jobdb.Queries) error {
 		var ends []protection.End
@@ -126,7 +128,9 @@ func (g *guard) read(ctx context.Context, keep time.Duration, now int64) error {
 			if r.Times.Ended <= from {
 				return errRead
 			}
-			if tells(r) && !g.window.Has(r.RunID) {
+			if !tells(r) {
+				g.window.Forget(r.RunID)
+			} else if !g.window.Has(r.RunID) {
 				ends = append(ends, protection.End{
 					Run: r.RunID, Job: r.JobID, Node: r.Node,
 					Started: cmp.Or(r.Times.Leased, r.Times.Ended), Time: r.Times.Ended, Succeeded: r.State == jobdb.RunSucceeded,
@@ -137,6 +141,20 @@ func (g *guard) read(ctx context.Context, keep time.Duration, now int64) error {
 		})
 		if err != nil && !errors.Is(err, errRead) {
 			return err
+		}
+		if from := max(now-int64(keep), g.seenStart-int64(guardAgain)); starts {
+			_, err := q.RunList(&jobdb.Criteria{}, jobdb.Page{Sort: "leased", Descending: true, Limit: guardReads}, func(r *jobdb.Run) error {
+				if r.Times.Leased <= from {
+					return errRead
+				}
+				if !r.State.Ended() && !g.window.HasStart(r.RunID) {
+					ends = append(ends, protection.End{Run: r.RunID, Job: r.JobID, Node: r.Node, Started: r.Times.Leased})
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, errRead) {
+				return err
+			}
 		}
 		for i := range ends {
 			e := &ends[i]
@@ -152,6 +170,9 @@ func (g *guard) read(ctx context.Context, keep time.Duration, now int64) error {
 			g.window.Add(e)
 			if e.Time <= now {
 				g.seen = max(g.seen, e.Time)
+			}
+			if e.Time == 0 && e.Started <= now {
+				g.seenStart = max(g.seenStart, e.Started)
 			}
 		}
 		return nil

@@ -100,6 +100,8 @@ func (g *guard) note(p *policy.Breakers, v *protection.Verdict, issued []protect
 	g.metrics.breakers.Set(float64(open))
 	g.metrics.openings.WithLabelValues(mode).Add(float64(len(v.Open)))
 	g.metrics.closings.Add(float64(len(v.Close)))
+	g.metrics.canaries.WithLabelValues("passed").Add(float64(v.Passed))
+	g.metrics.canaries.WithLabelValues("failed").Add(float64(v.Failed))
 }
 
 // turn makes the overrides of breakers that open, unless others have opened them meanwhile, and removes those of the guard that

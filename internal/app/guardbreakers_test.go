@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func (o *guarded) put(spec string, change func([]policylog.Override) []policylog
 	}
 }
 
-const enforced = "breakers: {mode: Enforce, openAfter: 4}"
+const enforced = "breakers: {mode: Enforce, openAfter: 4, window: 2m, canaries: 2}"
 
 func same(on []policylog.Override) []policylog.Override { return on }
 
@@ -120,7 +121,8 @@ func (o *guarded) holds(queue string, until time.Time, runs uint32, jobs ...stri
 func TestGuardBreakers(t *testing.T) {
 	o := newGuarded(t)
 	o.fails(2)
-	one, two := o.guard(), o.guard()
+	one, two, metrics := o.guard(), o.guard(), NewMetrics(time.Now, 0)
+	one.metrics = &metrics.guard
 	o.looks(one, nil) // no settings
 	o.put("breakers: {mode: Shadow, openAfter: 4}", same)
 	o.looks(one, nil)
@@ -169,6 +171,9 @@ func TestGuardBreakers(t *testing.T) {
 	}
 	o.now = o.now.Add(time.Second)
 	o.looks(one, open()[1:], "guard Start guard-start-2 [b] in 2s: its breaker is closed")
+	if got := seriesOf(t, metrics, "refloat_guard_canaries_total"); !maps.Equal(got, map[string]float64{"outcome=passed": 2, "outcome=failed": 2}) {
+		t.Errorf("canaries %v", got)
+	}
 	o.now = o.now.Add(2 * time.Second)
 	o.looks(one, open()[1:], "guard Start guard-start-2 [d] in 2s: its breaker is closed")
 	o.looks(one, open()[1:])
@@ -218,4 +223,26 @@ func TestGuardAttack(t *testing.T) {
 		})
 	}
 	o.looks(o.guard(), nil)
+}
+
+// TestGuardAttackYoung: nor on a cluster that has just begun, where of the other one only failures have ended. Runs that are
+// preempted count no more.
+func TestGuardAttackYoung(t *testing.T) {
+	young := newGuarded(t)
+	young.put(enforced, same)
+	goes := func(r *jobdb.Run) { r.State, r.Times.Ended = jobdb.RunRunning, 0 }
+	for range 12 {
+		young.fail(young.now, "n", pull) // of q0
+		young.fail(young.now, "n", goes)
+	}
+	young.fails(2)
+	g := young.guard()
+	young.looks(g, nil)
+	for i := range 12 { // all of the other's runs that went on are preempted
+		id := fmt.Sprintf("job-%d", 2*i+1)
+		young.write(&jobdb.Changes{Runs: []*jobdb.Run{{
+			JobID: id, RunID: "run-" + id, State: jobdb.RunFailed, Node: "n", Flags: jobdb.RunFlags{Preempted: true}, Times: jobdb.RunTimes{Leased: young.now.UnixNano(), Ended: young.now.UnixNano()},
+		}}})
+	}
+	young.looks(g, []string{"guard pull q0 1h0m0s", "guard pull q1 1h0m0s"})
 }

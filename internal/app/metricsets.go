@@ -191,6 +191,7 @@ type guardMetrics struct {
 	openings   *prometheus.CounterVec
 	closings   prometheus.Counter
 	starts     *prometheus.CounterVec
+	canaries   *prometheus.CounterVec
 }
 
 // notifyMetrics are about notifications.
@@ -212,5 +213,6 @@ func newGuardMetrics(r register) guardMetrics {
 		openings:   r.counter("guard_openings_total", "Breakers that the guard opened, by the mode of breakers.", "mode"),
 		closings:   r.factory.NewCounter(prometheus.CounterOpts{Name: "refloat_guard_closings_total", Help: "Breakers that the guard closed because their canaries passed."}),
 		starts:     r.counter("guard_starts_total", "Held retries that the guard ordered to start, by the reason.", "reason"),
+		canaries:   r.counter("guard_canaries_total", "Canaries of which the result is known: passed, or failed of their breaker's category again.", "outcome"),
 	}
 }

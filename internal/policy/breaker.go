@@ -45,5 +45,5 @@ type Breakers struct {
 
 // DefaultBreakers returns the values of fields that are not set.
 func DefaultBreakers() Breakers {
-	return Breakers{OpenAfter: 20, Queues: 2, Window: 2 * time.Minute, Hold: time.Hour, Probe: 30 * time.Second, Canaries: 2, Ramp: time.Minute}
+	return Breakers{OpenAfter: 20, Queues: 2, Window: time.Minute, Hold: time.Hour, Probe: 30 * time.Second, Canaries: 3, Ramp: time.Minute}
 }

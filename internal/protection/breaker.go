@@ -45,12 +45,14 @@ type Verdict struct {
 	Open  []Opening
 	Close []Opening // with the reason
 	Start []Start
+	// Passed and Failed count the canaries of which the result is new.
+	Passed, Failed int
 }
 
 // Breakers remembers the canaries. The zero value has none: a guard that starts again sends new ones.
 type Breakers struct {
 	probes   map[Cause]*probe
-	passed   map[Cause]int64   // when the last canary started of those that closed a breaker, in Unix nanoseconds
+	passed   map[string]int64  // by category, when the last canary started of those that closed a breaker, in Unix nanoseconds
 	released map[string]uint32 // jobs that were ordered to start when their breaker closed, with their runs
 	ramps    map[Cause]int64   // when the first of them were, in Unix nanoseconds
 }
@@ -68,11 +70,10 @@ type probe struct {
 // held retries start. Issued are the openings of the guard, also those that are over; held is what waits, in any order; running
 // says since when a job's run has been running, in Unix nanoseconds (0: it is not); room is how many more may open.
 func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []Held, running func(job string) int64, room int, now int64) Verdict {
-	w.trim(p.Window, now)
 	if b.probes == nil {
-		b.probes, b.passed, b.released, b.ramps = map[Cause]*probe{}, map[Cause]int64{}, map[string]uint32{}, map[Cause]int64{}
+		b.probes, b.passed, b.released, b.ramps = map[Cause]*probe{}, map[string]int64{}, map[string]uint32{}, map[Cause]int64{}
 	}
-	w.trim(p.Window, now)
+	w.trim(KeepStarts(p.Window), now)
 	latest := map[Cause]*Opening{}
 	for i := range issued {
 		if o := &issued[i]; latest[o.Cause] == nil || latest[o.Cause].Since < o.Since {
@@ -97,11 +98,11 @@ func (b *Breakers) Look(w *Window, p *policy.Breakers, issued []Opening, held []
 		if !open[c] || latest[c].Until <= now {
 			continue
 		}
-		o, pr := *latest[c], b.results(w, c, running, now)
+		o, pr := *latest[c], b.results(&v, w, latest[c], p.Window, running, now)
 		switch {
-		case 2*pr.passed > pr.sent:
+		case pr.sent > 0 && 4*pr.passed >= 3*pr.sent:
 			o.Reason = fmt.Sprintf("%d of %s that started early did not fail of it", pr.passed, plural.Of(pr.sent, "job"))
-			b.passed[c] = pr.began
+			b.passed[c.Category] = max(b.passed[c.Category], pr.began)
 		case len(byCause[c]) > 0:
 			probing = append(probing, latest[c])
 			continue
@@ -130,16 +131,16 @@ func sortedCauses[T any](of map[Cause]T) []Cause {
 }
 
 // results looks what became of the canaries of a cause that started last. One passed if its run ended otherwise, or has been
-// running for longer than any that failed of the cause.
-func (b *Breakers) results(w *Window, c Cause, running func(job string) int64, now int64) *probe {
-	pr := b.probes[c]
+// running for longer than any that failed of the cause since a window before its breaker opened.
+func (b *Breakers) results(v *Verdict, w *Window, o *Opening, window time.Duration, running func(job string) int64, now int64) *probe {
+	c, pr := o.Cause, b.probes[o.Cause]
 	if pr == nil {
 		return &probe{}
 	}
 	ends, longest := map[string]*End{}, time.Duration(0)
 	for i := range w.ends {
 		e := &w.ends[i]
-		if e.Category == c.Category && e.Queue == c.Queue && !e.Pending {
+		if e.Category == c.Category && e.Queue == c.Queue && !e.Pending && e.Time > o.Since-int64(window) {
 			longest = max(longest, time.Duration(e.Time-e.Started))
 		}
 		if e.Time > pr.at && e.Time <= now && (ends[e.Job] == nil || ends[e.Job].Time < e.Time) {
@@ -148,15 +149,19 @@ func (b *Breakers) results(w *Window, c Cause, running func(job string) int64, n
 	}
 	pr.jobs = slices.DeleteFunc(pr.jobs, func(job string) bool {
 		if e := ends[job]; e != nil {
-			if e.Category != c.Category {
-				pr.passed, pr.began = pr.passed+1, max(pr.began, e.Started)
+			if e.Category == c.Category {
+				v.Failed++
+				return true
 			}
+			v.Passed++
+			pr.passed, pr.began = pr.passed+1, max(pr.began, e.Started)
 			return true
 		}
 		since := running(job)
 		if since == 0 || now-since <= int64(longest) {
 			return false
 		}
+		v.Passed++
 		pr.passed, pr.began = pr.passed+1, max(pr.began, since)
 		return true
 	})
@@ -185,17 +190,14 @@ func (b *Breakers) canaries(p *policy.Breakers, open []*Opening, held map[Cause]
 		}
 		return o.Since
 	}
-	last, passed := map[string]int64{}, map[string]int64{}
+	last := map[string]int64{}
 	for _, o := range open {
 		last[o.Category] = max(last[o.Category], since(o))
-	}
-	for c, began := range b.passed { //house:sorted each counts for itself
-		passed[c.Category] = max(passed[c.Category], began)
 	}
 	slices.SortStableFunc(open, func(x, y *Opening) int { return cmp.Compare(since(x), since(y)) })
 	for _, o := range open {
 		pr := b.probes[o.Cause]
-		turn := now-last[o.Category] >= int64(p.Probe) || passed[o.Category] > since(o)
+		turn := now-last[o.Category] >= int64(p.Probe) || b.passed[o.Category] > since(o)
 		if !turn || pr != nil && len(pr.jobs) > 0 && now-pr.at < int64(patience*p.Probe) {
 			continue
 		}
@@ -247,10 +249,12 @@ func (b *Breakers) release(p *policy.Breakers, held map[Cause][]Held, open map[C
 	return starts
 }
 
-// blame is what speaks for a cause: the jobs of a queue that failed last of it, of those of which a run ended within the window.
+// blame is what speaks for a cause: the jobs of a queue of which a run started within a window that lies so far back, and those of
+// them that it failed last.
 type blame struct {
 	Cause
 	failed, all int
+	back        time.Duration
 }
 
 // causes returns the breakers that open: of each category that fails enough jobs of enough queues, those of the queues of which it
@@ -274,7 +278,7 @@ func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Openi
 			continue
 		}
 		for _, q := range queues {
-			why := fmt.Sprintf("of the %s of which a run ended within %v, %d failed", plural.Of(q.all, "job"), p.Window, q.failed)
+			why := fmt.Sprintf("of the %s of which a run started between %v and %v ago, %d failed", plural.Of(q.all, "job"), p.Window+q.back, q.back, q.failed)
 			if of > 1 {
 				why += fmt.Sprintf("; so did most of %s", plural.Of(of-1, "other queue"))
 			}
@@ -285,34 +289,46 @@ func (b *Breakers) causes(w *Window, p *policy.Breakers, latest map[Cause]*Openi
 	return open[:min(len(open), max(0, room))]
 }
 
-// blames returns by category the queues of which it fails at least half of the jobs, and is not held.
+// blames returns by category the queues of which it fails at least half of the jobs, and is not held. It judges the runs that started
+// within a window which lies as far back as half of the category's latest failures took: what started since may yet fail of it. Of the
+// runs that ended, failures would be most when a cluster begins, and few when an outage does.
 func (b *Breakers) blames(w *Window, p *policy.Breakers, latest map[Cause]*Opening, now int64) map[string][]blame {
-	last := map[string]*End{}
+	took := map[Cause][]time.Duration{}
 	for i := range w.ends {
-		e := &w.ends[i]
-		if was := last[e.Job]; e.Time > now-int64(p.Window) && e.Time <= now && (was == nil || was.Time < e.Time) {
-			last[e.Job] = e
+		if e := &w.ends[i]; e.Category != "" && e.Time > now-int64(p.Window) && e.Time <= now {
+			c := Cause{e.Category, e.Queue}
+			took[c] = append(took[c], time.Duration(e.Time-e.Started))
 		}
 	}
-	byQueue, causes := map[string][]*End{}, map[Cause]bool{}
-	for _, e := range last { //house:sorted it is counted only
-		byQueue[e.Queue] = append(byQueue[e.Queue], e)
-		if e.Category != "" {
-			causes[Cause{e.Category, e.Queue}] = true
-		}
+	if len(took) == 0 {
+		return nil
+	}
+	byQueue := map[string][]*End{}
+	for i := range w.ends {
+		byQueue[w.ends[i].Queue] = append(byQueue[w.ends[i].Queue], &w.ends[i])
+	}
+	for _, e := range w.going { //house:sorted it is counted only
+		byQueue[e.Queue] = append(byQueue[e.Queue], &e)
 	}
 	out := map[string][]blame{}
-	for c := range causes { //house:sorted by causes
-		of, after := blame{Cause: c}, int64(0)
+	for c, took := range took { //house:sorted by causes
+		slices.Sort(took)
+		of := blame{Cause: c, back: took[len(took)/2].Truncate(time.Second)} // a second: it is said
+		to := now - int64(of.back)
+		from := max(to-int64(p.Window), now-int64(KeepStarts(p.Window))) // what started before is not known
 		if was := latest[c]; was != nil {
-			after = was.Until // what led to it does not count twice; of one that is open, nothing counts
+			from = max(from, was.Until) // what led to it does not count twice; of one that is open, nothing counts
 		}
+		last := map[string]*End{}
 		for _, e := range byQueue[c.Queue] {
-			if e.Time > after && e.Started >= b.passed[c] { // what began before a canary that passed says nothing of it since
-				of.all++
-				if e.Category == c.Category {
-					of.failed++
-				}
+			if was := last[e.Job]; e.Started > from && e.Started <= to && (was == nil || cmp.Or(cmp.Compare(was.Started, e.Started), cmp.Compare(was.Time, e.Time)) < 0) {
+				last[e.Job] = e
+			}
+		}
+		for _, e := range last { //house:sorted it is counted only
+			of.all++
+			if e.Category == c.Category && e.Time <= now {
+				of.failed++
 			}
 		}
 		if of.failed > 0 && 2*of.failed >= of.all {

@@ -27,7 +27,7 @@ func newOutage(t *testing.T) *outage {
 	t.Helper()
 	t.Parallel()
 	o := &outage{t: t, p: policy.DefaultBreakers(), running: map[string]int64{}, room: 100}
-	o.p.OpenAfter = 4
+	o.p.OpenAfter, o.p.Window, o.p.Canaries = 4, 2*time.Minute, 2
 	return o
 }
 
@@ -37,6 +37,14 @@ func (o *outage) ends(d time.Duration, queue, job, category string) {
 	o.w.Add(&protection.End{
 		Run: fmt.Sprint(o.runs), Job: job, Queue: queue, Node: "n", Started: at(d - 10*time.Second), Time: at(d), Succeeded: category == "", Category: category,
 	})
+}
+
+// goes adds so many runs of a queue that started at once, and go on.
+func (o *outage) goes(d time.Duration, queue string, n int) {
+	for range n {
+		o.runs++
+		o.w.Add(&protection.End{Run: fmt.Sprint(o.runs), Job: fmt.Sprint("going-", o.runs), Queue: queue, Node: "n", Started: at(d)})
+	}
 }
 
 // fail fails so many jobs of a queue, at once.
@@ -89,7 +97,7 @@ func TestOutage(t *testing.T) {
 	o.want(time.Second) // of a, two count
 	o.fail(2*time.Second, "b", 1)
 	o.want(2*time.Second, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
-	if r := o.issued[0].Reason; r != "of the 3 jobs of which a run ended within 2m0s, 3 failed; so did most of 1 other queue" {
+	if r := o.issued[0].Reason; r != "of the 3 jobs of which a run started between 2m10s and 10s ago, 3 failed; so did most of 1 other queue" {
 		t.Errorf("because %s", r)
 	}
 	o.hold("a", "a1", "a2", "a3", "a4", "a5")
@@ -113,10 +121,10 @@ func TestOutage(t *testing.T) {
 	o.want(108*time.Second, "close pull a: 2 of 2 jobs that started early did not fail of it", "start a2 canary=false in 0s")
 	o.want(109*time.Second, "start a4 canary=false in 0s")
 	o.want(110 * time.Second)       // once
-	o.fail(106*time.Second, "a", 2) // it began before a1
-	o.want(111 * time.Second)
-	o.fail(112*time.Second, "a", 2)
-	o.want(112*time.Second, "open pull a for 1h0m0s") // b is held, so it counts
+	o.fail(117*time.Second, "a", 2) // they started before it closed
+	o.want(117 * time.Second)
+	o.fail(119*time.Second, "a", 2)
+	o.want(119*time.Second, "open pull a for 1h0m0s") // b is held, so it counts
 	o.want(122*time.Second, "close pull b: no retry is held, and no job failed of it for 2m0s")
 }
 
@@ -139,8 +147,8 @@ func TestRamp(t *testing.T) {
 	if started != 24 { // three in 2 s, of 90 in a minute
 		t.Errorf("%d started", started)
 	}
-	o.fail(74*time.Second, "a", 2)
-	o.fail(74*time.Second, "b", 2)
+	o.fail(75*time.Second, "a", 2)
+	o.fail(75*time.Second, "b", 2)
 	if did := o.look(76 * time.Second); len(did) != 2 {
 		t.Errorf("%q", did)
 	}
@@ -172,7 +180,7 @@ func TestTurns(t *testing.T) {
 func TestPending(t *testing.T) {
 	o := newOutage(t)
 	o.p.Queues, o.p.OpenAfter = 1, 1
-	o.w.Add(&protection.End{Run: "r", Job: "a0", Queue: "a", Node: "n", Started: at(-time.Hour), Time: at(0), Category: "pull", Pending: true})
+	o.w.Add(&protection.End{Run: "r", Job: "a0", Queue: "a", Node: "n", Started: at(-29 * time.Minute), Time: at(0), Category: "pull", Pending: true})
 	o.want(0, "open pull a for 1h0m0s")
 	o.hold("a", "a1")
 	o.want(30*time.Second, "start a1 canary=true in 0s")
@@ -190,6 +198,26 @@ func TestNoOutage(t *testing.T) {
 			o.fail(0, "b", 5)
 			for i := range 11 {
 				o.ends(0, "b", fmt.Sprint("b", i), "")
+			}
+		},
+		// The attack on a cluster that has just begun, of which only failures have ended so far.
+		"one queue, and a few of another that runs": func(o *outage) {
+			o.fail(0, "a", 100)
+			o.fail(0, "b", 5)
+			o.goes(-10*time.Second, "b", 6)
+		},
+		"one queue, and the quick failures of what has just started": func(o *outage) {
+			for i := range 10 {
+				o.w.Add(&protection.End{Run: fmt.Sprint("slow-", i), Job: fmt.Sprint("slow-", i), Queue: "b", Node: "n", Started: at(-50 * time.Second), Time: at(0), Category: "pull"})
+			}
+			o.fail(0, "a", 100)
+			o.fail(0, "b", 5)
+			o.goes(-50*time.Second, "b", 11)
+			o.goes(-10*time.Second, "b", 50)
+		},
+		"they took longer than what is known": func(o *outage) {
+			for i := range 8 {
+				o.w.Add(&protection.End{Run: fmt.Sprint(i), Job: fmt.Sprint(i), Queue: string(rune('a' + i%2)), Node: "n", Started: at(-33 * time.Minute), Time: at(0), Category: "pull"})
 			}
 		},
 		"too few of another":    func(o *outage) { o.fail(0, "a", 100); o.fail(0, "b", 1) },
@@ -218,4 +246,62 @@ func TestJoins(t *testing.T) {
 	o.fail(time.Minute, "c", 1)
 	o.want(time.Minute, "open pull c for 1h0m0s")
 	o.want(time.Hour + 2*time.Minute)
+}
+
+// TestBegan: what started before the outage and goes on, or ends well in it, hides nothing once enough have started since.
+func TestBegan(t *testing.T) {
+	o := newOutage(t)
+	for _, queue := range []string{"a", "b"} {
+		o.goes(-10*time.Minute, queue, 50)
+		for i := range 20 {
+			o.w.Add(&protection.End{Run: fmt.Sprint(queue, i), Job: fmt.Sprint(queue, i), Queue: queue, Node: "n", Started: at(-time.Hour), Time: at(0), Succeeded: true})
+		}
+		o.fail(0, queue, 2)
+		o.goes(-5*time.Second, queue, 50) // they may fail yet
+	}
+	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
+}
+
+// TestForgotten: a run that goes on counts once, not beside its end, and not when it was preempted.
+func TestForgotten(t *testing.T) {
+	o := newOutage(t)
+	for _, queue := range []string{"a", "b"} {
+		for i := range 2 {
+			run := &protection.End{Run: fmt.Sprint(queue, i), Job: fmt.Sprint(queue, i), Queue: queue, Node: "n", Started: at(-10 * time.Second)}
+			o.w.Add(run)
+			run.Time, run.Category = at(0), "pull"
+			o.w.Add(run)
+		}
+		for i := range 5 {
+			run := &protection.End{Run: fmt.Sprint("preempted", queue, i), Job: fmt.Sprint("preempted", queue, i), Queue: queue, Node: "n", Started: at(-10 * time.Second)}
+			o.w.Add(run)
+			o.w.Forget(run.Run)
+		}
+	}
+	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s")
+}
+
+// TestThreeQuarters: a breaker closes when so many of its canaries passed, not fewer.
+func TestThreeQuarters(t *testing.T) {
+	for passed, want := range map[int][]string{2: nil, 3: {"close pull a: 3 of 4 jobs that started early did not fail of it"}} {
+		t.Run(fmt.Sprint(passed), func(t *testing.T) {
+			o := newOutage(t)
+			o.p.Canaries = 4
+			o.issued = []protection.Opening{{Cause: protection.Cause{Category: "pull", Queue: "a"}, Since: at(0), Until: at(time.Hour)}}
+			o.hold("a", "a1", "a2", "a3", "a4")
+			o.look(30 * time.Second)
+			o.hold("a", "a5")
+			for i := range 4 {
+				category := "pull"
+				if i < passed {
+					category = ""
+				}
+				o.ends(45*time.Second, "a", fmt.Sprint("a", i+1), category)
+			}
+			if want != nil {
+				want = append(want, "start a5 canary=false in 0s")
+			}
+			o.want(46*time.Second, want...)
+		})
+	}
 }

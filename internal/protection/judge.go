@@ -32,7 +32,7 @@ type evidence struct {
 // Judge returns the suspicions that begin, or become certain, at a time. Issued are those of the last day, also those that are over;
 // settled says of which nodes others have decided. It allows for the share of nodes that may be suspects at once.
 func (w *Window) Judge(p *policy.Protection, issued []Suspicion, settled func(node string) bool, now int64) []Suspicion {
-	w.trim(p.Window, now)
+	w.trim(Keep(p.Window), now)
 	latest, repeats, active := map[string]*Suspicion{}, map[string]int{}, 0
 	for i := range issued {
 		s := &issued[i]

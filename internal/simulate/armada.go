@@ -232,6 +232,7 @@ func (s *sim) fail(queue int, f *Failure, jobs ...*job) {
 		reported := f
 		if f == nil || f.as.GetJobRunPreemptedError() != nil {
 			j.cause, reported = Preempted, nil
+			s.guard.ends.Forget(s.startOf(j).Run)
 			w.preempted(j)
 		} else {
 			j.cause = f.Cause

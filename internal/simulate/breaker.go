@@ -44,6 +44,13 @@ func (f *Failure) category() string {
 	return f.Category
 }
 
+// noticeStart tells the guard of a run that starts.
+func (s *sim) noticeStart(j *job) {
+	if s.o.Candidate.Set.Breakers() != nil {
+		s.guard.ends.Add(s.startOf(j))
+	}
+}
+
 // hold notes that a breaker holds the retry of a job.
 func (g *guard) hold(j *job) {
 	if g.held == nil {

@@ -28,7 +28,6 @@ type guard struct {
 	issued    []protection.Suspicion
 	failed    map[string]int // runs on nodes with a fault, since the last suspicion
 	scheduled bool
-	runs      int
 	count     Protection
 	breakers
 }
@@ -39,16 +38,8 @@ func (s *sim) notice(j *job, f *Failure) {
 	if !nodes && !causes {
 		return
 	}
-	g := &s.guard
-	g.runs++
-	name := j.id
-	if j.gang != nil {
-		name = j.gang.id
-	}
-	e := &protection.End{
-		Run: strconv.Itoa(g.runs), Job: name, Queue: s.o.Cluster.Queues[j.queue].Name, Set: jobSet, Node: j.node.Name,
-		Started: begin().Add(j.started).UnixNano(), Time: begin().Add(s.now).UnixNano(), Succeeded: f == nil, Category: f.category(), Pending: j.pending,
-	}
+	g, e := &s.guard, s.startOf(j)
+	e.Time, e.Succeeded, e.Category, e.Pending = begin().Add(s.now).UnixNano(), f == nil, f.category(), j.pending
 	if causes {
 		g.ends.Add(e)
 	}
@@ -65,6 +56,17 @@ func (s *sim) notice(j *job, f *Failure) {
 		g.failed[j.node.Name]++
 	}
 	s.lookLater()
+}
+
+// startOf is the run that goes on of a job.
+func (s *sim) startOf(j *job) *protection.End {
+	name := j.id
+	if j.gang != nil {
+		name = j.gang.id
+	}
+	return &protection.End{
+		Run: j.id + "/" + strconv.Itoa(j.runs), Job: name, Queue: s.o.Cluster.Queues[j.queue].Name, Set: jobSet, Node: j.node.Name, Started: begin().Add(j.started).UnixNano(),
+	}
 }
 
 // lookLater has the guard look once more.

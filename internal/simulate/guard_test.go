@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/simulate"
@@ -14,8 +15,8 @@ const (
 	registryOutage = "../../examples/protection/registry-outage/"
 )
 
-// protected runs an example, or its quiet cluster, with one of its candidates.
-func protected(t *testing.T, example, candidate string, seed uint64, quiet bool) *simulate.Result {
+// protected runs an example, changed, with one of its candidates.
+func protected(t *testing.T, example, candidate string, seed uint64, change func(*simulate.Cluster, *simulate.Workload)) *simulate.Result {
 	t.Helper()
 	read := func(name string) []byte {
 		b, err := os.ReadFile(example + name)
@@ -36,18 +37,20 @@ func protected(t *testing.T, example, candidate string, seed uint64, quiet bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if quiet {
-		c.Faults = nil
-	}
+	change(c, w)
 	return run(t, simulate.Options{Candidate: simulate.Candidate{Name: candidate, Set: set}, Cluster: c, Workload: w, Seed: seed})
 }
+
+func unchanged(*simulate.Cluster, *simulate.Workload) {}
+
+func quiet(c *simulate.Cluster, _ *simulate.Workload) { c.Faults = nil }
 
 // TestBlackHole: the example loses four fifths of its jobs less with protection, and no healthy node is a suspect, nor
 // one of a cluster without faults.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{1, 2, 3} {
-		without, with := protected(t, blackHole, "without", seed, false), protected(t, blackHole, "with", seed, false)
+		without, with := protected(t, blackHole, "without", seed, unchanged), protected(t, blackHole, "with", seed, unchanged)
 		if without.Protection != nil || without.Lost < 50 || 5*with.Lost > without.Lost {
 			t.Errorf("seed %d: %d jobs are lost without, %d with protection", seed, without.Lost, with.Lost)
 		}
@@ -56,7 +59,7 @@ func TestBlackHole(t *testing.T) {
 			t.Errorf("seed %d: %+v", seed, p)
 		}
 	}
-	if p := protected(t, blackHole, "with", 4, true).Protection; p.Suspicions > 0 || p.NodeDays < 30 {
+	if p := protected(t, blackHole, "with", 4, quiet).Protection; p.Suspicions > 0 || p.NodeDays < 30 {
 		t.Errorf("without faults: %+v", p)
 	}
 }
@@ -76,7 +79,7 @@ func TestRegistryOutage(t *testing.T) {
 		}
 		return wasted, refused
 	}
-	without, with := protected(t, registryOutage, "without", 1, false), protected(t, registryOutage, "with", 1, false)
+	without, with := protected(t, registryOutage, "without", 1, unchanged), protected(t, registryOutage, "with", 1, unchanged)
 	wasted, refused := spent(without)
 	wastedWith, refusedWith := spent(with)
 	if wasted < 3000 || 10*wastedWith > wasted || refused < 20 || 20*refusedWith > refused {
@@ -89,10 +92,38 @@ func TestRegistryOutage(t *testing.T) {
 	if without.Breakers != nil || b.Openings < 4 || b.False > 0 || b.Herd < 1 || b.Herd > 2 || b.Held != b.Canaries+b.Released {
 		t.Errorf("%+v", b)
 	}
-	if again := protected(t, registryOutage, "with", 1, false); text(t, again) != text(t, with) {
+	if again := protected(t, registryOutage, "with", 1, unchanged); text(t, again) != text(t, with) {
 		t.Error("the same seed gives another result")
 	}
-	if q := protected(t, registryOutage, "with", 2, true).Breakers; *q != (simulate.Breakers{}) {
+	if q := protected(t, registryOutage, "with", 2, quiet).Breakers; *q != (simulate.Breakers{}) {
 		t.Errorf("without a fault: %+v", q)
+	}
+}
+
+// TestBreakerAttack: on a cluster that has just begun, a queue that always fails opens no breaker of others, of which few runs fail of
+// the same category.
+func TestBreakerAttack(t *testing.T) {
+	t.Parallel()
+	for _, share := range []float64{0.02, 0.1} {
+		for _, seed := range []uint64{1, 2, 3, 4} {
+			r := protected(t, registryOutage, "with", seed, func(c *simulate.Cluster, w *simulate.Workload) {
+				kind := w.Kinds[0]
+				w.Jobs, w.GiveUp, w.Kinds, c.Faults = 3000, time.Hour, nil, nil
+				kind.Failures = []simulate.Failure{{Cause: "Registry", PerRun: share, After: 8 * time.Second, Pending: true, Category: "image-pull"}}
+				for _, q := range c.Queues {
+					kind.Name, kind.Queue = q.Name, q.Name
+					w.Kinds = append(w.Kinds, kind)
+				}
+				kind.Name, kind.Queue, kind.Failures = "mallory", "mallory", slices.Clone(kind.Failures)
+				kind.Failures[0].PerRun = 1
+				w.Kinds, c.Queues = append(w.Kinds, kind), append(c.Queues, simulate.Queue{Name: "mallory"})
+			})
+			if *r.Breakers != (simulate.Breakers{}) {
+				t.Errorf("with %v failures, seed %d: %+v", share, seed, r.Breakers)
+			}
+			if r.Lost < 500 {
+				t.Errorf("with %v failures, seed %d: %d jobs are lost, want all of the one queue", share, seed, r.Lost)
+			}
+		}
 	}
 }

@@ -463,6 +463,7 @@ func (s *sim) start(r *scheduling.Changes) {
 			j.pending = fails != nil && fails.Pending
 			s.add(due{at: s.now + after, what: ends, job: j, run: int32(j.runs), fails: fails})
 			s.count.started(j)
+			s.noticeStart(j)
 			w.leased(j)
 		}
 		s.deliver()
