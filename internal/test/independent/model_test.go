@@ -18,7 +18,6 @@ const (
 	second = 1000 * ms
 	minute = 60 * second
 	hour   = 60 * minute
-	day    = 24 * hour
 )
 
 // config is one generation of policies.
@@ -86,17 +85,18 @@ type avoided struct {
 	Until int64
 }
 
-// message is one message of the input. Config, if there is one, is in force from this message on.
+// message is one message of the input, or a generation of policies that is in force from here on.
 type message struct {
-	Queue, Set string
 	Config     *config
+	Queue, Set string
+	Publish    int64
 	Events     []event
 }
 
 // event is one event. Kinds have the names of Armada's events.
 type event struct {
 	Kind     string
-	T        int64
+	T        int64 // as stated, before it is clamped to the publish time
 	Job, Run string
 	Node     string
 	Grace    int64  // of a SubmitJob, in seconds; 0: unset
@@ -240,8 +240,12 @@ func (m *model) process(msg message) []record {
 	m.message++
 	if msg.Config != nil {
 		m.gens = append(m.gens, msg.Config)
+		return nil
 	}
-	for _, e := range msg.Events {
+	msg.Events = slices.Clone(msg.Events)
+	for i, e := range msg.Events {
+		e.T = max(msg.Publish-5*minute, min(msg.Publish+5*minute, e.T))
+		msg.Events[i] = e
 		if !m.started || e.T > m.watermark {
 			m.watermark, m.started = e.T, true
 		}
@@ -353,7 +357,6 @@ func (m *model) process(msg message) []record {
 			j.cancelled = true
 			m.end(j)
 		case "JobOrder":
-			e.Node, e.Job = msg.Set, j.id
 			orders = append(orders, e)
 		}
 	}
@@ -367,7 +370,7 @@ func (m *model) process(msg message) []record {
 		}
 	}
 	for _, f := range failures {
-		m.decide(f.j, f.r, msg)
+		m.decide(f.j, f.r)
 	}
 	for _, e := range orders {
 		m.answer(m.job(e.Job), e, msg)
@@ -492,7 +495,7 @@ func (p policy) backoff(n int64, run string) int64 {
 }
 
 // decide is sections 1, 3, 5, 6, 9, 14 and 15 for one failed run.
-func (m *model) decide(j *job, r *run, msg message) {
+func (m *model) decide(j *job, r *run) {
 	c := m.config()
 	out := record{Job: j.id, Run: r.id, T: r.failedAt, RuleUsed: -1, RuleLimit: -1}
 	reason := ""
