@@ -23,6 +23,8 @@ type generator struct {
 	jobs   []*life
 	out    []message
 	orders int
+	names  int
+	model  *model // tells which jobs are over
 }
 
 // life is what a generator remembers of a job.
@@ -44,9 +46,11 @@ func generate(seed uint64) history {
 		g.now -= g.now % minute // at the beginning of slices
 	}
 	h := history{Partitions: pick(g, 1, 1, 1, 2, 3, 16)}
+	g.model = newModel(h.Partitions)
 	g.configure(nil)
-	for i := range 1 + g.IntN(8) {
-		g.jobs = append(g.jobs, &life{id: fmt.Sprintf("01job%c", 'a'+i), queue: pick(g, "a", "a", "b"), set: pick(g, "s", "s", "t")})
+	for range 1 + g.IntN(8) {
+		g.jobs = append(g.jobs, &life{queue: pick(g, "a", "a", "b"), set: pick(g, "s", "s", "t")})
+		g.begin(g.jobs[len(g.jobs)-1])
 	}
 	for n := 10 + g.IntN(60); len(g.out) < n; {
 		g.elapse()
@@ -61,13 +65,31 @@ func generate(seed uint64) history {
 			if g.chance(0.5) {
 				again.Publish = g.now
 			}
-			g.out = append(g.out, again)
+			g.emit(again)
 		default:
 			g.message()
 		}
 	}
 	h.Messages = g.out
 	return h
+}
+
+// begin is the begin of another job.
+func (g *generator) begin(j *life) {
+	*j = life{id: fmt.Sprintf("01job-%d", g.names), queue: j.queue, set: j.set}
+	g.names++
+}
+
+// emit appends a message. Most jobs that are over make room for others.
+func (g *generator) emit(msg message) {
+	g.out = append(g.out, msg)
+	for _, r := range g.model.process(msg) {
+		for _, j := range g.jobs {
+			if j.id == r.Job && (r.Kind == "Failed" && !r.Shadow && g.chance(0.6) || r.Kind == "NotDecided" && g.chance(0.6)) {
+				g.begin(j)
+			}
+		}
+	}
 }
 
 func (g *generator) elapse() {
@@ -204,11 +226,11 @@ func (g *generator) configure(was *config) {
 		}
 	}
 	g.config = c
-	g.out = append(g.out, message{Config: c})
+	g.emit(message{Config: c})
 }
 
 func (g *generator) budget(name string) budget {
-	b := budget{Name: name, Queue: pick(g, "", "", "a", "a", "b"), Ratio: pick(g, int64(0), 0, 1, 200, 333, 500, 1000), Floor: pick(g, int64(0), 1, 1, 2, 3, 7, 1000),
+	b := budget{Name: name, Queue: pick(g, "", "", "a", "a", "b"), Ratio: pick(g, int64(0), 0, 1, 200, 333, 500, 1000), Floor: pick(g, int64(0), 1, 1, 2, 3, 7, 20),
 		Window: pick(g, 10*second, 10*second, minute, 10*minute, 10001*ms, 24*hour), Refuse: g.chance(0.35), Shadow: g.chance(0.2)}
 	if b.Floor == 0 && !b.Refuse {
 		b.Floor = 1
@@ -238,7 +260,7 @@ func (g *generator) message() {
 		}
 		msg.Events[i].T = t
 	}
-	g.out = append(g.out, msg)
+	g.emit(msg)
 }
 
 // steps adds what happens next to a job.
@@ -250,7 +272,7 @@ func (g *generator) steps(msg *message, j *life, n int) {
 		}
 		msg.Events = append(msg.Events, e)
 	}
-	for range n {
+	for ; n > 0; n-- {
 		switch {
 		case !j.submitted && !g.chance(0.03):
 			j.submitted = true
@@ -261,16 +283,19 @@ func (g *generator) steps(msg *message, j *life, n int) {
 				g.order(add, j)
 			case p < 0.33 && j.runs > 0: // the pod is gone, or something is said again
 				add(pick(g, event{Kind: "JobRunTerminated"}, event{Kind: "JobRunTerminated"}, event{Kind: "JobRunSucceeded"}, event{Kind: "JobRunErrors", Error: g.failure()}))
-			case p < 0.37:
-				add(pick(g, event{Kind: "CancelJob"}, event{Kind: "CancelledJob"}, event{Kind: "CancelJobSet"}, event{Kind: "JobSucceeded"},
+			case p < 0.34:
+				add(pick(g, event{Kind: "CancelJob"}, event{Kind: "CancelledJob"}, event{Kind: "CancelJobSet"}, event{Kind: "CancelledJob"}, event{Kind: "JobSucceeded"},
 					event{Kind: "JobErrors", Error: failed{Kind: "other"}}, event{Kind: "JobErrors", Error: failed{Kind: "other"}}, event{Kind: "JobErrors", Error: failed{Kind: "rejected"}}))
 			default:
 				j.runs++
 				j.live = true
 				add(pick(g, event{Kind: "JobRunLeased", Node: pick(g, "n1", "n2", "n3")}, event{Kind: "JobRunLeased"}, event{Kind: "JobRunRunning", Node: "n2"}))
 			}
-		default:
+		default: // the next run begins in another message, mostly
 			j.live = false
+			if g.chance(0.95) {
+				n = 0
+			}
 			switch p := g.Float64(); {
 			case p < 0.06:
 				add(event{Kind: "JobRunSucceeded"})

@@ -154,7 +154,6 @@ type run struct {
 	retryAfter int64
 	ready      int64
 	gone       bool
-	goneSeen   bool
 	node       string
 }
 
@@ -171,7 +170,7 @@ type job struct {
 	arrivedAt      int64 // watermark when the first event named it
 	verdict        bool
 	verdictAt      int64
-	had            bool // had a run while it was known
+	gone           []string // runs whose pods were gone before they were known
 	granted        map[string]int64
 	ignored        map[string]int64
 	total          int64
@@ -261,7 +260,7 @@ func (m *model) process(msg message) []record {
 	for _, e := range msg.Events {
 		if e.Kind == "CancelJobSet" {
 			for _, id := range m.order {
-				if j := m.jobs[id]; j != nil && j.known && j.queue == msg.Queue && j.set == msg.Set && !j.ended {
+				if j := m.jobs[id]; j != nil && j.known && j.queue == msg.Queue && j.set == msg.Set {
 					j.cancelled = true
 				}
 			}
@@ -273,7 +272,7 @@ func (m *model) process(msg message) []record {
 			if r != nil {
 				return r
 			}
-			r = &run{id: e.Run}
+			r = &run{id: e.Run, gone: slices.Contains(j.gone, e.Run)}
 			j.runs = append(j.runs, r)
 			j.verdict = false
 			if j.known && len(j.runs) == 1 {
@@ -339,9 +338,12 @@ func (m *model) process(msg message) []record {
 		case "JobRunTerminated":
 			if r := j.find(e.Run); r != nil {
 				proof(r)
+			} else {
+				j.gone = append(j.gone, e.Run)
 			}
 		case "JobErrors":
 			if e.Error.Kind == "rejected" {
+				j.succeeded = false
 				m.end(j)
 			} else {
 				j.verdict, j.verdictAt = true, m.watermark
@@ -400,15 +402,13 @@ func (m *model) forget() {
 	for id, j := range m.jobs {
 		gone := false
 		switch {
-		case j.ended:
-			gone = m.watermark > j.endedAt+h
 		case !j.known:
 			gone = m.watermark > j.arrivedAt+h
-		case len(j.runs) == 0:
-			gone = m.watermark > j.arrivedAt+7*h
+		case j.ended:
+			gone = m.watermark > j.endedAt+h
 		case j.verdict:
 			after := j.verdictAt
-			if r := j.latest(); r.decided == "Requeued" {
+			if r := j.latest(); r != nil && r.decided == "Requeued" {
 				after = max(after, r.retryAfter)
 			}
 			gone = m.watermark > after+7*h
@@ -742,22 +742,24 @@ func (m *model) one(b budget, imagined []spent) grant {
 		}
 		return n < share
 	}
-	// The moments at which room can appear: now, and when an older one leaves the window.
-	candidates := []int64{now}
-	for _, x := range moments {
-		candidates = append(candidates, x+b.Window)
-	}
-	slices.Sort(candidates)
-	for _, at := range candidates {
-		if at >= now && has(at) {
-			g.moment = at
-			break
+	// Room appears now, or when an older one leaves the window.
+	room := func(from int64) int64 {
+		candidates := []int64{from}
+		for _, x := range moments {
+			candidates = append(candidates, x+b.Window)
 		}
+		slices.Sort(candidates)
+		for _, at := range candidates {
+			if at >= from && has(at) {
+				return at
+			}
+		}
+		panic("the last one has left the window")
 	}
+	g.moment = room(now)
 	if len(moments) > 0 {
-		last := slices.Max(moments)
-		if g.moment > now || last > now {
-			g.moment = max(g.moment, last+b.Window/share)
+		if last := slices.Max(moments); g.moment > now || last > now {
+			g.moment = room(max(now, last+b.Window/share))
 		}
 	}
 	return g
