@@ -365,6 +365,9 @@ func (g *generator) order(add func(event), j *life) {
 		e.Order.ID = fmt.Sprintf("again-%d", g.IntN(20))
 	}
 	if g.chance(0.03) {
+		e.Order.ID = ""
+	}
+	if g.chance(0.03) {
 		e.Order.Action = "Other"
 	}
 	if e.Order.Action == "Start" && g.chance(0.5) {
