@@ -40,7 +40,7 @@ func TestIndependently(t *testing.T) {
 					continue
 				}
 				h = shrink(t, h)
-				t.Fatalf("seed %d (-model +engine):\n%s\nhistory, of %d partitions:\n%s", seed, differs(t, h), h.Partitions, h)
+				t.Fatalf("seed %d, %s\nhistory, of %d partitions:\n%s", seed, differs(t, h), h.Partitions, h)
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func differs(t *testing.T, h history) string {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			return fmt.Sprintf("message %d:\n%s", i, diff)
+			return fmt.Sprintf("message %d (-model +engine):\n%s", i, diff)
 		}
 	}
 	return ""
