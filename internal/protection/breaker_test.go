@@ -177,7 +177,7 @@ func TestAllTurns(t *testing.T) {
 	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s", "open pull c for 1h0m0s")
 	o.hold("a", "a1", "a2", "a3", "a4")
 	o.hold("b", "b1", "b2")
-	o.hold("c", "c1", "c2")
+	o.hold("c", "c1", "c2", "c3")
 	o.want(30*time.Second, "start a1 canary=true in 0s", "start a2 canary=true in 0s")
 	o.ends(32*time.Second, "a", "a1", "pull")
 	o.ends(32*time.Second, "a", "a2", "pull")
