@@ -179,9 +179,11 @@ func (g *generator) configure(was *config) {
 	if !keep(0.2) {
 		c.Policies = nil
 		for _, name := range []string{"first", "second"} {
-			p := policy{Name: name, Limit: pick(g, int64(-1), -1, 0, 1, 3, 50), Default: pick(g, "Retry", "Retry", "Fail", ""),
+			p := policy{
+				Name: name, Limit: pick(g, int64(-1), -1, 0, 1, 3, 50), Default: pick(g, "Retry", "Retry", "Fail", ""),
 				Initial: pick(g, int64(0), 0, second, 1001*ms, minute), Mult: pick(g, int64(1000), 2000, 1500, 3001), Max: pick(g, 10*minute, second, 0),
-				Jitter: pick(g, int64(0), 0, 100, 1000, 333), Node: g.chance(0.3), Wait: g.chance(0.2)}
+				Jitter: pick(g, int64(0), 0, 100, 1000, 333), Node: g.chance(0.3), Wait: g.chance(0.2),
+			}
 			for i := range g.IntN(4) {
 				r := rule{Name: fmt.Sprintf("r%d", i), Action: pick(g, "Retry", "Retry", "Retry", "Ignore", "Fail"), Limit: pick(g, int64(-1), -1, 0, 1, 2, 50)}
 				if g.chance(0.6) {
@@ -230,8 +232,10 @@ func (g *generator) configure(was *config) {
 }
 
 func (g *generator) budget(name string) budget {
-	b := budget{Name: name, Queue: pick(g, "", "", "a", "a", "b"), Ratio: pick(g, int64(0), 0, 1, 200, 333, 500, 1000), Floor: pick(g, int64(0), 1, 1, 2, 3, 7, 20),
-		Window: pick(g, 10*second, 10*second, minute, 10*minute, 10001*ms, 24*hour), Refuse: g.chance(0.35), Shadow: g.chance(0.2)}
+	b := budget{
+		Name: name, Queue: pick(g, "", "", "a", "a", "b"), Ratio: pick(g, int64(0), 0, 1, 200, 333, 500, 1000), Floor: pick(g, int64(0), 1, 1, 2, 3, 7, 20),
+		Window: pick(g, 10*second, 10*second, minute, 10*minute, 10001*ms, 24*hour), Refuse: g.chance(0.35), Shadow: g.chance(0.2),
+	}
 	if b.Floor == 0 && !b.Refuse {
 		b.Floor = 1
 	}

@@ -49,8 +49,10 @@ func TestIndependently(t *testing.T) {
 // TestStartIsNeverLater: once proof has brought a retry forward, a start that names a later time leaves it there, because no order makes
 // a job wait longer. (The engine had forgotten the earlier time.)
 func TestStartIsNeverLater(t *testing.T) {
-	c := &config{GlobalMax: 20, LegacyMax: 4, Horizon: 24 * hour, Queues: []queue{{Name: "a", Policies: []string{"p"}}},
-		Policies: []policy{{Name: "p", Limit: -1, Default: "Retry", Max: hour, Mult: 1000, Initial: minute}}}
+	c := &config{
+		GlobalMax: 20, LegacyMax: 4, Horizon: 24 * hour, Queues: []queue{{Name: "a", Policies: []string{"p"}}},
+		Policies: []policy{{Name: "p", Limit: -1, Default: "Retry", Max: hour, Mult: 1000, Initial: minute}},
+	}
 	at := func(t int64, e event) message {
 		e.T, e.Job = start+t, "j"
 		return message{Queue: "a", Set: "s", Publish: e.T, Events: []event{e}}
@@ -109,7 +111,7 @@ func TestSometimes(t *testing.T) {
 		"NotDecided":    "StaleRun Cancelled Ended UnknownJob",
 		"OrderAnswered": "UnknownAction UnknownJob Cancelled StaleRun Running Succeeded NotDecided Ended Retrying Failed Shadow KillSwitch",
 	} {
-		for _, code := range strings.Fields(codes) {
+		for code := range strings.FieldsSeq(codes) {
 			want = append(want, kind+" "+code)
 		}
 	}
