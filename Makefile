@@ -68,8 +68,9 @@ nightly: properties histories group-histories sim schedules fuzz crash crash-res
 properties: ## run the tests by random cases with CHECKS (3000) cases each, where `make test` has 100
 	go test $(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u | sed 's,^,./,') -count=1 -timeout=2h -rapid.checks=$(or $(CHECKS),3000)
 
-histories: ## compare HISTORIES (100000) random histories of jobs with the reference model: 5 minutes on 2 cores
+histories: ## compare HISTORIES (100000) random histories of jobs with the reference model, and as many with that of budgets, breakers and orders: 10 minutes on 2 cores
 	HISTORIES=$(or $(HISTORIES),100000) go test ./internal/evaluator -run='^TestAgainstNaiveModel$$' -count=1 -timeout=2h
+	HISTORIES=$(or $(HISTORIES),100000) go test ./internal/test/independent -run='^TestIndependently$$' -count=1 -timeout=2h
 
 group-histories: ## compare GROUP_HISTORIES (100000) random histories of groups with the reference model: 8 minutes of one processor
 	GROUP_HISTORIES=$(or $(GROUP_HISTORIES),100000) go test ./internal/evaluator -run='^TestGroupsAgainstNaiveModel$$' -count=1 -timeout=2h

@@ -28,7 +28,7 @@ func (p policies) Answer(o *projection.Order) (projection.OrderAnswer, error) {
 		a.RetryAfter = max(a.ReadyAfter, p.afterGrace(o.Time, policy.Grace(o.Job.GraceSeconds)))
 	}
 	if action == policy.OrderStart {
-		a.RetryAfter, a.ReadyAfter = min(a.RetryAfter, o.Run.RetryAfter), min(a.ReadyAfter, o.Run.ReadyAfter)
+		a.RetryAfter, a.ReadyAfter = min(a.RetryAfter, o.Run.RetryAfter), min(a.ReadyAfter, o.Run.RetryAfter, o.Run.ReadyAfter)
 		return a, nil // it avoids what it avoided
 	}
 	avoid := chain.Decision{Time: o.Time}

@@ -83,7 +83,7 @@ type Run struct {
 	Gone        bool // its pod is known to be gone
 	Outcome     Outcome
 	RetryAfter  int64 // of its requeue; Unix nanoseconds
-	ReadyAfter  int64 // RetryAfter after a RetryReady; equal to RetryAfter once there was one
+	ReadyAfter  int64 // RetryAfter after a RetryReady; once there was one, RetryAfter before it
 
 	Running      bool  // it has not ended, and it is known since when it is running (ADR 22)
 	RunningSince int64 // t of its first JobRunRunning
@@ -138,7 +138,7 @@ func (j *Job) term() term {
 	case j.Verdict:
 		base := j.VerdictAt
 		if j.Latest != nil && j.Latest.Outcome == Requeued {
-			base = max(base, j.Latest.RetryAfter)
+			base = max(base, j.Latest.RetryAfter, j.Latest.ReadyAfter)
 		}
 		return term{weight: verdictWeight, base: base}
 	}

@@ -196,7 +196,7 @@ func (s *State) markReady() {
 			}
 			s.msg.ready = append(s.msg.ready, Readiness{JobID: e.id, RunID: r.ID, RetryAfter: r.ReadyAfter})
 			s.happened(&s.msg.ready[len(s.msg.ready)-1])
-			r.ReadyAfter = r.RetryAfter
+			r.RetryAfter, r.ReadyAfter = r.ReadyAfter, r.RetryAfter
 			s.touchRun(e, r)
 		}
 	}

@@ -176,6 +176,26 @@ func TestTurns(t *testing.T) {
 	o.want(76*time.Second, "close pull b: 2 of 2 jobs that started early did not fail of it", "start a3 canary=true in 0s", "start a4 canary=true in 0s", "start b3 canary=false in 0s")
 }
 
+// TestAllTurns: once the canaries of one queue pass, the others do not wait for their turn.
+func TestAllTurns(t *testing.T) {
+	o := newOutage(t)
+	for _, q := range []string{"a", "b", "c"} {
+		o.fail(0, q, 2)
+	}
+	o.want(0, "open pull a for 1h0m0s", "open pull b for 1h0m0s", "open pull c for 1h0m0s")
+	o.hold("a", "a1", "a2", "a3", "a4")
+	o.hold("b", "b1", "b2")
+	o.hold("c", "c1", "c2", "c3")
+	o.want(30*time.Second, "start a1 canary=true in 0s", "start a2 canary=true in 0s")
+	o.ends(32*time.Second, "a", "a1", "pull")
+	o.ends(32*time.Second, "a", "a2", "pull")
+	o.want(60*time.Second, "start b1 canary=true in 0s", "start b2 canary=true in 0s")
+	o.want(90*time.Second, "start c1 canary=true in 0s", "start c2 canary=true in 0s")
+	o.ends(94*time.Second, "b", "b1", "")
+	o.ends(94*time.Second, "b", "b2", "")
+	o.want(95*time.Second, "close pull b: 2 of 2 jobs that started early did not fail of it", "start a3 canary=true in 0s", "start a4 canary=true in 0s")
+}
+
 // TestPending: what never began to run says nothing of how long a canary must run.
 func TestPending(t *testing.T) {
 	o := newOutage(t)

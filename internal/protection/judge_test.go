@@ -161,6 +161,11 @@ func TestNoSuspect(t *testing.T) {
 				w.ends(time.Hour, job, "failed", "n")
 			}
 		},
+		"one job again": func(w *world) {
+			for i, job := range []string{"a/s/1", "b/s/2", "c/s/3", "c/s/3"} {
+				w.ends(time.Duration(i)*time.Second, job, "failed", "n")
+			}
+		},
 		"others have decided": func(w *world) { w.other["n"] = true; w.hole(0, "n") },
 		"no node":             func(w *world) { w.hole(0, "") },
 	} {
@@ -203,4 +208,92 @@ func TestBounded(t *testing.T) {
 	if n := w.w.Len(); n != 0 {
 		t.Errorf("%d ends later", n)
 	}
+}
+
+// TestAgainSoon: a suspicion that is over says nothing more of its node, and makes room for another.
+func TestAgainSoon(t *testing.T) {
+	w := newWorld(t)
+	w.p.Share = 0 // one at a time
+	w.hole(0, "bad")
+	w.want(4*time.Second, "bad certain=false for 5m0s")
+	w.hole(time.Minute, "worse")
+	w.want(2 * time.Minute)
+	w.want(6*time.Minute, "worse certain=false for 5m0s")
+}
+
+// TestUncertain: most of the jobs that ran again failed elsewhere too.
+func TestUncertain(t *testing.T) {
+	w := newWorld(t)
+	w.hole(0, "bad")
+	for i, how := range []string{"failed", "failed", "ok"} {
+		w.ends(10*time.Second, fmt.Sprintf("q%d/set-bad-0s-%d/job", i%2, i), how, fmt.Sprintf("healthy-%d", i))
+	}
+	w.want(time.Minute, "bad certain=false for 5m0s")
+}
+
+// TestTells: what says nothing of a node.
+func TestTells(t *testing.T) {
+	t.Parallel()
+	for _, c := range []policy.Condition{policy.Preempted, policy.LeaseExpired, policy.Unschedulable} {
+		if protection.Tells(c) {
+			t.Errorf("%v", c)
+		}
+	}
+	if !protection.Tells(policy.OOMKilled) || !protection.Tells(policy.LeaseReturned) {
+		t.Error("a failure of the node's does not tell")
+	}
+}
+
+// TestOnce: an end counts once.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	var w protection.Window
+	for range 3 {
+		w.Add(&protection.End{Run: "r", Job: "j", Node: "n", Time: at(0)})
+	}
+	if w.Len() != 1 {
+		t.Errorf("%d ends", w.Len())
+	}
+}
+
+// TestManyNodes: of a million nodes, a window knows so many at most, of which the share is, and holds what fits.
+func TestManyNodes(t *testing.T) {
+	w := newWorld(t)
+	w.p.Share = 1 // one of a thousand
+	for i := range 1_000_000 {
+		w.ends(0, fmt.Sprintf("q%d/s/%d", i%2, i), "ok", fmt.Sprintf("node-%d", i))
+	}
+	for i := range 120 {
+		w.hole(time.Second, fmt.Sprintf("bad-%03d", i))
+	}
+	if got := w.judge(time.Minute); len(got) != 100 {
+		t.Errorf("%d suspects of at most 100,000 nodes", len(got))
+	}
+	if w.w.Len() != protection.MaxEnds {
+		t.Errorf("%d ends", w.w.Len())
+	}
+}
+
+// TestClocks: ends that a clock dates years ahead or back say nothing, and do not keep the guard from seeing what is true.
+func TestClocks(t *testing.T) {
+	const years = 3 * 365 * 24 * time.Hour
+	for _, by := range []time.Duration{years, -years} {
+		t.Run(fmt.Sprint(by), func(t *testing.T) {
+			w := newWorld(t)
+			w.hole(by, "odd")
+			w.want(time.Minute)
+			w.hole(2*time.Minute, "bad")
+			w.want(3*time.Minute, "bad certain=false for 5m0s")
+		})
+	}
+	t.Run("the guard's own", func(t *testing.T) {
+		w := newWorld(t)
+		w.hole(0, "bad")
+		w.want(years) // all of that is long ago
+		if n := w.w.Len(); n != 0 {
+			t.Errorf("%d ends", n)
+		}
+		w.hole(time.Minute, "bad") // read again
+		w.want(2*time.Minute, "bad certain=false for 5m0s")
+	})
 }

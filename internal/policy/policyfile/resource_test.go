@@ -413,6 +413,77 @@ func TestBreakers(t *testing.T) {
 	}
 }
 
+// TestBadProtection: what retry budgets and the guard's settings refuse, with the place and a fix.
+func TestBadProtection(t *testing.T) {
+	t.Parallel()
+	budget := func(spec string) string {
+		return "{apiVersion: refloat.github.io/v1, kind: RetryBudget, metadata: {name: b}, spec: {" + spec + "}}"
+	}
+	guard := func(spec string) string {
+		return "{kind: RetrySettings, spec: {protection: {" + spec + "}}}"
+	}
+	for text, code := range map[string]string{
+		budget(""):                                   codeRequired,
+		budget("ratio: 1.001"):                       codeOutOfRange,
+		budget("ratio: 20"):                          codeOutOfRange, // a percentage
+		budget("ratio: 20%"):                         codeWrongType,
+		budget("ratio: -0.1"):                        codeOutOfRange,
+		budget("ratio: 0.0001"):                      codeBadDecimal,
+		budget("ratio: .nan"):                        codeBadDecimal,
+		budget("ratio: 0.2, window: 0s"):             codeOutOfRange,
+		budget("ratio: 0.2, window: 9999ms"):         codeOutOfRange,
+		budget("ratio: 0.2, window: 24h1ms"):         codeOutOfRange,
+		budget("ratio: 0.2, window: -10m"):           codeBadDuration,
+		budget("ratio: 0.2, window: 10"):             codeWrongType,
+		budget("ratio: 0.2, window: 9999999h"):       codeBadDuration,
+		budget("ratio: 0.2, floor: 0"):               codeConflict,
+		budget("ratio: 0.2, floor: -1"):              codeOutOfRange,
+		budget("ratio: 0.2, floor: 1001"):            codeOutOfRange,
+		budget("ratio: 0.2, whenExhausted: Perhaps"): codeUnknownValue,
+		budget("ratio: 0.2, mode: Perhaps"):          codeUnknownValue,
+		budget("ratio: 0.2, queue: a b"):             codeBadName,
+
+		guard(""):                                            codeRequired,
+		guard("mode: Perhaps"):                               codeUnknownValue,
+		guard("mode: Enforce, share: 0.501"):                 codeOutOfRange,
+		guard("mode: Enforce, share: 10"):                    codeOutOfRange,
+		guard("mode: Enforce, share: -0.1"):                  codeOutOfRange,
+		guard("mode: Enforce, share: 10%"):                   codeWrongType,
+		guard("mode: Enforce, window: 0s"):                   codeOutOfRange,
+		guard("mode: Enforce, window: 4h1s"):                 codeOutOfRange,
+		guard("mode: Enforce, window: -1m"):                  codeBadDuration,
+		guard("mode: Enforce, suspectAfter: 1"):              codeOutOfRange,
+		guard("mode: Enforce, suspectAfter: 101"):            codeOutOfRange,
+		guard("mode: Enforce, queues: 0"):                    codeOutOfRange,
+		guard("mode: Enforce, queues: 5"):                    codeOutOfRange,
+		guard("mode: Enforce, rest: 0s"):                     codeOutOfRange,
+		guard("mode: Enforce, rest: 31m"):                    codeOutOfRange,
+		guard("mode: Enforce, certainRest: 25h"):             codeOutOfRange,
+		guard("mode: Enforce, longestRest: 169h"):            codeOutOfRange,
+		guard("mode: Enforce, rest: 1h, certainRest: 30m"):   codeOutOfRange,
+		guard("mode: Enforce, suspectAfter: 99999999999999"): codeOutOfRange,
+	} {
+		_, err := Parse([]File{{"f", []byte(text)}})
+		problems := Problems(nil)
+		if !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code }) {
+			t.Errorf("%s: %v, want %s", text, err, code)
+		}
+		for _, p := range problems {
+			if p.Line == 0 || p.Fix == "" {
+				t.Errorf("%s: %+v does not say where, or what to do", text, p)
+			}
+		}
+	}
+	for _, text := range []string{
+		budget("ratio: 0, floor: 0, whenExhausted: Refuse, window: 10s"), budget("ratio: 1, floor: 1000, window: 24h"),
+		guard("mode: Enforce, share: 0, window: 1m, suspectAfter: 2, queues: 2"), guard("mode: Shadow, share: 0.5, window: 4h, suspectAfter: 100, queues: 1"),
+	} {
+		if _, err := Parse([]File{{"f", []byte(text)}}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestFlat(t *testing.T) {
 	t.Parallel()
 	s := parseOne(t, threeResources+`---

@@ -95,12 +95,11 @@ func (m *Model) startByOrder(o order, rec *Record) {
 	if _, gone := j.proofs[r.id]; !gone {
 		retry = max(ready, after(o.t, big.NewInt(m.graceMs(j))))
 	}
+	if r.readySent { // proof has brought it forward
+		r.retryAfter = r.readyAfter
+	}
 	if r.retryAfter <= retry {
 		m.Seen["order: started too late"]++
-	}
-	// Once proof has brought it forward, readyAfter is past.
-	if r.readySent {
-		r.readyAfter = r.retryAfter
 	}
 	r.retryAfter, r.readyAfter = min(retry, r.retryAfter), min(ready, r.readyAfter)
 	r.readySent = false
