@@ -27,12 +27,14 @@ const (
 	decisionsByHour        uint8 = iota // kind is the effect, as the next three
 	decisionsOfQueueByHour              // also by queue
 	decisionsOfQueue                    // of all times
-	decisionsOfSet
-	jobsOfQueue     // kind is the state
-	waitingOfQueue  // jobs with a pending retry
-	undecided       // kind is the reason
-	decisionsOfNode // that had an effect, as the next
+	decisionsOfSet                      // by hour, as nodes and categories
+	jobsOfQueue                         // kind is the state
+	waitingOfQueue                      // jobs with a pending retry
+	undecided                           // kind is the reason
+	decisionsOfNode                     // that had an effect, as the next
 	decisionsOfCategory
+	jobsOfSet    // as of a queue
+	waitingOfSet // as of a queue
 )
 
 // groupings are how rows are counted, in SQL: from which table, and by which columns or other values.
@@ -40,12 +42,14 @@ var groupings = []struct{ from, queue, jobSet, policy, rule, code, kind, hour, a
 	decisionsByHour:        {Decisions.Name, "''", "''", "policy", "rule", "code", effect, inHour, "''", ""},
 	decisionsOfQueueByHour: {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, inHour, "''", ""},
 	decisionsOfQueue:       {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, "0", "''", ""},
-	decisionsOfSet:         {Decisions.Name, "queue", "job_set", "policy", "rule", "code", effect, "0", "''", ""},
+	decisionsOfSet:         {Decisions.Name, "queue", "job_set", "policy", "rule", "code", effect, inHour, "''", ""},
 	jobsOfQueue:            {Jobs.Name, "queue", "''", "''", "''", "0", "state", "0", "''", ""},
 	waitingOfQueue:         {Jobs.Name, "queue", "''", "''", "''", "0", "0", "0", "''", " AND retry_after > 0"},
 	undecided:              {NotDecided.Name, "''", "''", "''", "''", "0", "reason", "0", "''", ""},
-	decisionsOfNode:        {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["node"], " AND acted AND octet_length(" + keys["node"] + ") <= 250"},
-	decisionsOfCategory:    {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["category"], " AND acted AND octet_length(" + keys["category"] + ") <= 250"},
+	decisionsOfNode:        {Decisions.Name, "''", "''", "''", "''", "0", effect, inHour, keys["node"], " AND acted AND octet_length(" + keys["node"] + ") <= 250"},
+	decisionsOfCategory:    {Decisions.Name, "''", "''", "''", "''", "0", effect, inHour, keys["category"], " AND acted AND octet_length(" + keys["category"] + ") <= 250"},
+	jobsOfSet:              {Jobs.Name, "queue", "job_set", "''", "''", "0", "state", "0", "''", ""},
+	waitingOfSet:           {Jobs.Name, "queue", "job_set", "''", "''", "0", "0", "0", "''", " AND retry_after > 0"},
 }
 
 // effect is what effectOf numbers.
@@ -85,13 +89,14 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 	sums := map[CountRow]int64{}
 	runs := decidedRuns(c)
 	for _, d := range c.Decisions {
-		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: jobdb.HourOf(d.Time)}
+		hour := jobdb.HourOf(d.Time)
+		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: hour}
 		sums[k]++
 		k.of, k.queue = decisionsOfQueueByHour, d.Queue
 		sums[k]++
 		k.of, k.hour = decisionsOfQueue, 0
 		sums[k]++
-		k.of, k.jobSet = decisionsOfSet, d.JobSet
+		k.of, k.hour, k.jobSet = decisionsOfSet, hour, d.JobSet
 		sums[k]++
 		if !d.Acted {
 			continue
@@ -102,15 +107,19 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		}
 		for of, name := range map[uint8]string{decisionsOfNode: node, decisionsOfCategory: category} {
 			if len(name) <= longestName {
-				sums[CountRow{of: of, partition: d.Partition, about: name, kind: k.kind}]++
+				sums[CountRow{of: of, partition: d.Partition, about: name, hour: hour, kind: k.kind}]++
 			}
 		}
 	}
 	count := func(j *jobdb.CountedJob, n int64) {
 		k := CountRow{of: jobsOfQueue, partition: j.Partition, queue: j.Queue, kind: uint8(j.State)}
 		sums[k] += n
+		k.of, k.jobSet = jobsOfSet, j.JobSet
+		sums[k] += n
 		if j.Waiting {
-			k.of, k.kind = waitingOfQueue, 0
+			k.of, k.kind = waitingOfSet, 0
+			sums[k] += n
+			k.of, k.jobSet = waitingOfQueue, ""
 			sums[k] += n
 		}
 	}
@@ -160,9 +169,12 @@ func Uncounted(prefix, ofJobs string) (statements []string) {
 	for of := range groupings {
 		statements = append(statements, counted(prefix, of, "-count(*), count(*)", ofJobs))
 	}
-	// Job sets and nodes come and go.
-	return append(statements, fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND (queue, job_set) IN (SELECT queue, job_set FROM %[1]sdecisions WHERE %[3]s)", prefix, decisionsOfSet, ofJobs),
-		fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND about IN (SELECT %[4]s FROM %[1]sruns WHERE %[3]s)", prefix, decisionsOfNode, ofJobs, NodeOf))
+	for _, of := range []int{int(decisionsOfSet), int(decisionsOfNode), int(decisionsOfCategory), int(jobsOfSet), int(waitingOfSet)} { // job sets and hours go by
+		g := groupings[of]
+		statements = append(statements, inTables(prefix, fmt.Sprintf("DELETE FROM {counts} WHERE of = %d AND n = 0 AND (queue, job_set, about, hour) IN (SELECT %s, %s, %s, %s FROM {%s} AS %[6]s WHERE %s)",
+			of, g.queue, g.jobSet, g.about, g.hour, g.from, ofJobs)))
+	}
+	return statements
 }
 
 // Recounted returns the statements that take the decisions on a run out of the counts of nodes and categories, with a minus as the
@@ -176,7 +188,12 @@ func counted(prefix string, of int, n, where string) string {
 	g := groupings[of]
 	key := strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.about, g.hour, g.policy, g.rule, g.code, g.kind, "partition"}, ", ")
 	s := fmt.Sprintf("INSERT INTO {counts} (%s) SELECT %s, %s FROM {%s} AS %[4]s WHERE %s%s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10", strings.Join(Counts.Columns, ", "), key, n, g.from, where, g.where)
-	return strings.NewReplacer("{", prefix, "}", "", "~", "").Replace(s) + Counts.Replace(prefix+Counts.Name)
+	return inTables(prefix, s) + Counts.Replace(prefix+Counts.Name)
+}
+
+// inTables completes a statement for the tables with a prefix.
+func inTables(prefix, statement string) string {
+	return strings.NewReplacer("{", prefix, "}", "", "~", "").Replace(statement)
 }
 
 // ofCounts returns a query for kept counts.
@@ -213,27 +230,30 @@ func (q *Query) hours(from, to int64) {
 func byCounts(c *jobdb.Criteria, by string) (all []Query) {
 	kept := *c
 	kept.Queue, kept.Queues, kept.JobSet, kept.Policy, kept.Rule, kept.Codes, kept.Since, kept.Until = "", nil, "", "", "", nil, 0, 0
-	bySet, byRun := by == "set" || c.JobSet != "", by == "node" || by == "category"
+	filtered := *c
+	filtered.Since, filtered.Until = 0, 0
 	timed := c.Since != 0 || c.Until != 0
 	from, to, edges, ok := wholeHours(c)
+	of := decisionsByHour
 	switch {
-	case !kept.Empty() || byRun && !c.Empty() || timed && (bySet || !ok):
-		edges = []jobdb.Criteria{*c}
 	case by == "node":
-		all = append(all, ofCounts(decisionsOfNode, c))
+		of = decisionsOfNode
 	case by == "category":
-		all = append(all, ofCounts(decisionsOfCategory, c))
-	case bySet:
-		all = append(all, ofCounts(decisionsOfSet, c))
+		of = decisionsOfCategory
+	case by == "set" || c.JobSet != "":
+		of = decisionsOfSet
 	case !timed:
-		all = append(all, ofCounts(decisionsOfQueue, c))
-	default:
-		of := decisionsByHour
-		if by == "queue" || c.Queue != "" || len(c.Queues) > 0 {
-			of = decisionsOfQueueByHour
-		}
+		of = decisionsOfQueue
+	case by == "queue" || c.Queue != "" || len(c.Queues) > 0:
+		of = decisionsOfQueueByHour
+	}
+	if !kept.Empty() || of >= decisionsOfNode && !filtered.Empty() || timed && !ok {
+		edges = []jobdb.Criteria{*c}
+	} else {
 		s := ofCounts(of, c)
-		s.hours(from, to)
+		if timed {
+			s.hours(from, to)
+		}
 		all = append(all, s)
 	}
 	for i := range edges {

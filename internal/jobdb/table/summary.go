@@ -36,13 +36,18 @@ func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
 	s := of.found()
 	s.Columns, s.From = []string{"count(*)"}, Jobs.Name
 	kept := *c
-	kept.Queue, kept.Queues, kept.States, kept.Waiting = "", nil, nil, false
+	kept.Queue, kept.Queues, kept.JobSet, kept.States, kept.Waiting = "", nil, "", nil, false
 	if kept.Empty() && (len(c.States) == 0 || !c.Waiting) {
 		grouping := jobsOfQueue
-		if c.Waiting {
+		switch {
+		case c.Waiting && c.JobSet != "":
+			grouping = waitingOfSet
+		case c.Waiting:
 			grouping = waitingOfQueue
+		case c.JobSet != "":
+			grouping = jobsOfSet
 		}
-		s = ofCounts(grouping, &jobdb.Criteria{Queue: c.Queue, Queues: c.Queues})
+		s = ofCounts(grouping, &jobdb.Criteria{Queue: c.Queue, Queues: c.Queues, JobSet: c.JobSet})
 		for _, c := range among("", "kind", c.States) {
 			s.where(c.where.Where[0], c.where.Args...)
 		}
