@@ -268,6 +268,11 @@ const ofDecision = "x.job_id = decisions.job_id AND x.run_id = decisions.run_id 
 var keys = map[string]string{
 	"queue": "~queue", "set": "~job_set", "policy": "~policy",
 	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
-	"node":     "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
-	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",
+	"node":     nodeKey,
+	"category": categoryKey,
 }
+
+const (
+	nodeKey     = "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')"
+	categoryKey = "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')"
+)
