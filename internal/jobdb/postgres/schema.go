@@ -310,9 +310,9 @@ INSERT INTO refloat_counts (of, queue, job_set, about, hour, policy, rule, code,
 DROP TABLE refloat_decision_hours;
 CREATE INDEX refloat_jobs_fate_in_queue ON refloat_jobs (queue, fate, ended, job_id, partition) WHERE fate <> 0;
 `, `
--- Counts by job set, node and category are kept by hour and by day, those of jobs by job set too; the key has the hour before what is counted
+-- Counts by job set, node and category are kept by hour and by day, those of jobs by job set too, and of what was not decided by queue; the key has the hour before what is counted
 -- (table/counts.go). Failed, cancelled and waiting jobs of a job set.
-DELETE FROM refloat_counts WHERE of IN (3, 7, 8);
+DELETE FROM refloat_counts WHERE of IN (3, 6, 7, 8);
 ALTER TABLE refloat_counts DROP CONSTRAINT refloat_counts_pkey, ADD PRIMARY KEY (of, queue, job_set, hour, about, policy, rule, code, kind, partition);
 INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 3, queue, job_set, time / 3600000000000, '', policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM refloat_decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 7, '', '', time / 86400000000000 * 24, coalesce((CASE WHEN x.error_node <> '' THEN x.error_node ELSE x.node END), ''), '', '', 0, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN d.shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, d.partition, count(*), 0 FROM refloat_decisions d LEFT JOIN refloat_runs x ON x.job_id = d.job_id AND x.run_id = d.run_id AND x.partition = d.partition WHERE acted AND octet_length(coalesce((CASE WHEN x.error_node <> '' THEN x.error_node ELSE x.node END), '')) <= 250 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
@@ -323,6 +323,7 @@ INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code,
 INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 14, queue, '', time / 86400000000000 * 24, coalesce(x.error_category, ''), policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN d.shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, d.partition, count(*), 0 FROM refloat_decisions d LEFT JOIN refloat_runs x ON x.job_id = d.job_id AND x.run_id = d.run_id AND x.partition = d.partition WHERE acted AND octet_length(coalesce(x.error_category, '')) <= 250 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 9, queue, job_set, 0, '', '', '', 0, state, partition, count(*), 0 FROM refloat_jobs GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 10, queue, job_set, 0, '', '', '', 0, 0, partition, count(*), 0 FROM refloat_jobs WHERE retry_after > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
+INSERT INTO refloat_counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 6, queue, '', 0, '', '', '', 0, reason, partition, count(*), 0 FROM refloat_not_decided GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 CREATE INDEX refloat_jobs_fate_in_set ON refloat_jobs (job_set, queue, fate, ended, job_id, partition) WHERE fate <> 0;
 CREATE INDEX refloat_jobs_waiting_in_set ON refloat_jobs (job_set, queue, retry_after, job_id, partition) WHERE retry_after > 0;
 `}

@@ -277,7 +277,7 @@ INSERT INTO counts (of, queue, job_set, about, hour, policy, rule, code, kind, p
 DROP TABLE decision_hours;
 CREATE INDEX jobs_fate_in_queue ON jobs (queue, fate, ended, job_id, partition) WHERE fate <> 0;
 `, `
--- Counts by job set, node and category are kept by hour and by day, those of jobs by job set too; the key has the hour before what is counted
+-- Counts by job set, node and category are kept by hour and by day, those of jobs by job set too, and of what was not decided by queue; the key has the hour before what is counted
 -- (table/counts.go). Failed, cancelled and waiting jobs of a job set.
 ALTER TABLE counts RENAME TO old_counts;
 CREATE TABLE counts (
@@ -286,7 +286,7 @@ CREATE TABLE counts (
 	n INTEGER NOT NULL, pruned INTEGER NOT NULL,
 	PRIMARY KEY (of, queue, job_set, hour, about, policy, rule, code, kind, partition)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned FROM old_counts WHERE of NOT IN (3, 7, 8);
+INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned FROM old_counts WHERE of NOT IN (3, 6, 7, 8);
 DROP TABLE old_counts;
 INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 3, queue, job_set, time / 3600000000000, '', policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, partition, count(*), 0 FROM decisions GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 7, '', '', time / 86400000000000 * 24, coalesce((CASE WHEN x.error_node <> '' THEN x.error_node ELSE x.node END), ''), '', '', 0, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN d.shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, d.partition, count(*), 0 FROM decisions d LEFT JOIN runs x ON x.job_id = d.job_id AND x.run_id = d.run_id AND x.partition = d.partition WHERE acted AND octet_length(coalesce((CASE WHEN x.error_node <> '' THEN x.error_node ELSE x.node END), '')) <= 250 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
@@ -297,6 +297,7 @@ INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, p
 INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 14, queue, '', time / 86400000000000 * 24, coalesce(x.error_category, ''), policy, rule, code, CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN d.shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END, d.partition, count(*), 0 FROM decisions d LEFT JOIN runs x ON x.job_id = d.job_id AND x.run_id = d.run_id AND x.partition = d.partition WHERE acted AND octet_length(coalesce(x.error_category, '')) <= 250 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 9, queue, job_set, 0, '', '', '', 0, state, partition, count(*), 0 FROM jobs GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 10, queue, job_set, 0, '', '', '', 0, 0, partition, count(*), 0 FROM jobs WHERE retry_after > 0 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
+INSERT INTO counts (of, queue, job_set, hour, about, policy, rule, code, kind, partition, n, pruned) SELECT 6, queue, '', 0, '', '', '', 0, reason, partition, count(*), 0 FROM not_decided GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10;
 CREATE INDEX jobs_fate_in_set ON jobs (job_set, queue, fate, ended, job_id, partition) WHERE fate <> 0;
 CREATE INDEX jobs_waiting_in_set ON jobs (job_set, queue, retry_after, job_id, partition) WHERE retry_after > 0;
 `}

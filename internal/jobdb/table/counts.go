@@ -30,7 +30,7 @@ const (
 	decisionsOfSet                      // by hour
 	jobsOfQueue                         // kind is the state
 	waitingOfQueue                      // jobs with a pending retry
-	undecided                           // kind is the reason
+	undecided                           // of a queue; kind is the reason
 	nodesByDay                          // hour is the first of the day
 	categoriesByDay
 	jobsOfSet
@@ -49,7 +49,7 @@ var groupings = []struct{ from, queue, jobSet, hour, about, policy, rule, code, 
 	decisionsOfSet:         {Decisions.Name, "queue", "job_set", inHour, none, "policy", "rule", "code", effect, ""},
 	jobsOfQueue:            {Jobs.Name, "queue", none, "0", none, none, none, "0", "state", ""},
 	waitingOfQueue:         {Jobs.Name, "queue", none, "0", none, none, none, "0", "0", " AND retry_after > 0"},
-	undecided:              {NotDecided.Name, none, none, "0", none, none, none, "0", "reason", ""},
+	undecided:              {NotDecided.Name, "queue", none, "0", none, none, none, "0", "reason", ""},
 	nodesByDay:             {Decisions.Name, none, none, inDay, nodeKey, none, none, "0", effect, onNode},
 	categoriesByDay:        {Decisions.Name, none, none, inDay, categoryKey, "policy", "rule", "code", effect, inCategory},
 	jobsOfSet:              {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "state", ""},
@@ -163,7 +163,7 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		count(&c.Replaced[i], -1)
 	}
 	for _, n := range c.NotDecided {
-		sums[CountRow{of: undecided, partition: n.Partition, kind: uint8(n.Reason)}]++
+		sums[CountRow{of: undecided, partition: n.Partition, queue: n.Queue, kind: uint8(n.Reason)}]++
 	}
 	rows := make([]*CountRow, 0, len(sums))
 	for k, n := range sums {
