@@ -196,6 +196,7 @@ func testSummary(t *testing.T, db Database) {
 		d, n, k, r := e.Decisions[0], e.NotDecided[0], e.Parked[0], e.Ready[0]
 		d.Number, n.Seq, k.Seq, r.Seq = uint64(i), uint64(i), uint64(i), uint64(i)
 		d.Acted = i != 2
+		d.Queue, n.Queue = "q", "q"
 		d.Requeue, d.Shadow, d.Code, d.Policy, d.Rule = i < 3, i == 0, policy.RuleRetry, "p", "r"
 		n.Reason, k.Reason = chain.StaleRun, events.NoJob
 		if i == 3 {
@@ -220,6 +221,11 @@ func testSummary(t *testing.T, db Database) {
 			Parked: []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
 			Runs:   1, Ready: 4, Releases: 2,
 		}, s)
+		for queue, want := range map[string]jobdb.Counted{"q": s.Counted, "none": {}} {
+			got, failed := jobdb.Within(q, []string{queue, "other"}).Counted(nil)
+			equal(t, "what those see who see queue "+queue, want, got)
+			err = errors.Join(err, failed)
+		}
 		return err
 	})
 }
