@@ -94,12 +94,7 @@ func showing(t *testing.T, data string) string {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(site)
-	t.Cleanup(func() {
-		server.Close()
-		if err := site.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(server.Close)
 	return server.URL
 }
 

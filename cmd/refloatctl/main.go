@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/cmd/internal/terminal"
 	"github.com/refloat/refloat/cmd/internal/version"
@@ -113,7 +114,11 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 // flagError explains an error about a flag. What looks like one may be an unknown subcommand: its flags are unknown
 // to the command above it.
 func flagError(cmd *cobra.Command, err error) error {
-	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && onlySubcommands(cmd) {
+	unknown := (*pflag.NotExistError)(nil)
+	if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "server" && !onlySubcommands(cmd) {
+		return needsFiles(cmd)
+	}
+	if errors.As(err, &unknown) && onlySubcommands(cmd) {
 		if args := cmd.Flags().Args(); len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
@@ -122,6 +127,20 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return settings.Explain(cmd.Flags(), err)
+}
+
+// needsFiles says why a command asks no server.
+func needsFiles(cmd *cobra.Command) error {
+	var instead []string
+	for _, name := range []string{"data", "job-db", pulsarflags.URL} {
+		if cmd.Flags().Lookup(name) != nil {
+			instead = append(instead, "--"+name)
+		}
+	}
+	if instead == nil {
+		return errors.New("--server: it has nothing to ask a server")
+	}
+	return fmt.Errorf("--server: it reads logs or the job database itself: give %s instead", strings.Join(instead, " or "))
 }
 
 // onlySubcommands reports whether a command has subcommands and, unlike `test`, takes no arguments of its own.

@@ -78,7 +78,7 @@ func (n *node) serveAPI(p *parts) error {
 		return errors.Join(err, l.Close())
 	}
 	p.closes("job database of the API", reader.Close)
-	if handler, err = n.withPage(p, service, handler, reader); err != nil {
+	if handler, err = n.withPage(service, handler, reader); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	server := api.Server(handler, n.API.TLS)

@@ -20,12 +20,11 @@ import (
 )
 
 // withPage serves the page beside the API, on the same port.
-func (n *node) withPage(p *parts, service *api.Service, rest http.Handler, jobs *jobReader) (http.Handler, error) {
+func (n *node) withPage(service *api.Service, rest http.Handler, jobs *jobReader) (http.Handler, error) {
 	page, err := web.Open(web.Config{API: service, Query: n.source(jobs), Now: n.Now, Log: n.Log, Lookout: n.API.Lookout, Logs: n.API.Logs})
 	if err != nil {
 		return nil, err
 	}
-	p.closes("page", page.Close)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r) {
 			rest.ServeHTTP(w, r)

@@ -73,7 +73,9 @@ type Queries interface {
 	// partitions, those with the most first. Delayed are those that start after now, in
 	// Unix nanoseconds.
 	Retries(partitions []int, now int64, visit func(*QueueRetries) error) error
-	// Summary returns counts.
+	// Counted returns the kept counts of some queues; none: of all.
+	Counted(queues []string) (Counted, error)
+	// Summary counts all rows, for which it reads some of them.
 	Summary() (*Summary, error)
 	// Contents returns all rows of one partition.
 	Contents(partition int) (*Contents, error)
@@ -122,15 +124,20 @@ type QueueRetries struct {
 	Latest  int64  // when the last one may start, Unix nanoseconds
 }
 
-// Summary counts the rows of a job database.
-type Summary struct {
+// Counted is what kept counts say of a job database.
+type Counted struct {
 	Decisions  []DecisionCount // as CountDecisions returns them
 	Jobs       []JobCount      // by state
 	NotDecided []NotDecidedCount
-	Parked     []ParkedCount
-	Runs       uint64
-	Ready      uint64
-	Releases   uint64
+}
+
+// Summary counts the rows of a job database.
+type Summary struct {
+	Counted
+	Parked   []ParkedCount
+	Runs     uint64
+	Ready    uint64
+	Releases uint64
 }
 
 // DecisionCount counts decisions of one kind, effect, code, policy and rule.

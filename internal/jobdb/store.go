@@ -167,13 +167,14 @@ type Contents struct {
 type CountedJob struct {
 	Partition int
 	Queue     string
+	JobSet    string
 	State     JobState
 	Waiting   bool // with a pending retry
 }
 
 // Counted returns what is counted of the job.
 func (j *Job) Counted() CountedJob {
-	return CountedJob{j.Partition, j.Queue, j.State, j.Queueing.RetryAfter > 0}
+	return CountedJob{j.Partition, j.Queue, j.JobSet, j.State, j.Queueing.RetryAfter > 0}
 }
 
 // Miscount is a kept count that is wrong.

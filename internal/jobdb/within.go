@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-
-	"github.com/refloat/refloat/internal/chain"
 )
 
 // Within returns queries that see only what is in these queues; none of them: nothing. What belongs to no queue, such as
@@ -279,26 +277,21 @@ func (w *within) Retries(partitions []int, now int64, visit func(*QueueRetries) 
 	})
 }
 
+// Counted implements Queries.
+func (w *within) Counted(queues []string) (Counted, error) {
+	if c, ok := w.narrow(&Criteria{Queues: queues}); ok {
+		return w.of.Counted(c.Queues)
+	}
+	return Counted{}, nil
+}
+
 // Summary counts neither what was parked nor Ready and Releases, which are of no queue.
-func (w *within) Summary() (*Summary, error) {
-	s := &Summary{}
-	var err, err2 error
-	s.Decisions, err = w.CountDecisions(&Criteria{})
+func (w *within) Summary() (s *Summary, err error) {
+	s = &Summary{}
+	var err2 error
+	s.Counted, err = w.Counted(nil)
 	s.Runs, err2 = w.CountRuns(&Criteria{})
-	err = errors.Join(err, err2)
-	for _, state := range JobStates() {
-		n, failed := w.CountJobs(&Criteria{States: []uint8{uint8(state)}})
-		if err = errors.Join(err, failed); n > 0 {
-			s.Jobs = append(s.Jobs, JobCount{State: state, Count: n})
-		}
-	}
-	undecided := map[chain.NotDecidedReason]uint64{}
-	err = errors.Join(err, w.NotDecided(RecordFilter{}, func(n *NotDecided) error { undecided[n.Reason]++; return nil }))
-	for reason, n := range undecided {
-		s.NotDecided = append(s.NotDecided, NotDecidedCount{Reason: reason, Count: n})
-	}
-	slices.SortFunc(s.NotDecided, func(a, b NotDecidedCount) int { return cmp.Compare(a.Reason, b.Reason) })
-	return s, err
+	return s, errors.Join(err, err2)
 }
 
 func (w *within) Contents(int) (*Contents, error) {

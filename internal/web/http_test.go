@@ -568,7 +568,6 @@ func TestLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer site.Close()
 		get := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
 			site.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/jobs", nil))
@@ -606,7 +605,6 @@ func TestTooLong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer site.Close()
 		w := httptest.NewRecorder()
 		site.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/jobs", nil))
 		if w.Code != http.StatusGatewayTimeout || !strings.Contains(w.Body.String(), "Ask for less") || logged.Len() > 0 {

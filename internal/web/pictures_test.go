@@ -3,8 +3,13 @@ package web_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -12,8 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/app"
 )
 
-// TestPictures makes the pictures in the documents, if REFLOAT_PICTURES is set. Without that, it checks that each is one that it makes, and
-// that a document shows it.
+// TestPictures makes the pictures in the documents, if REFLOAT_PICTURES is set. Without that, it checks that each is one that it makes, that a
+// document shows it, and that its page and style sheet are still those of which it was made.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	const dir = "../../docs/images"
@@ -38,10 +43,6 @@ func TestPictures(t *testing.T) {
 			t.Errorf("nothing makes %s", f.Name())
 		}
 	}
-	if os.Getenv("REFLOAT_PICTURES") == "" {
-		return
-	}
-	ctx := tab(t)
 	d, err := deploy("../../examples/policies", "../../testdata/recordings/plain.jsonl.gz", func(context.Context, app.Dir) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +52,26 @@ func TestPictures(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	const list = "testdata/pictures.sha256" // of each page, and of its picture
+	made := func() (lines string) {
+		_, style := ask(t, "GET", d.url+"/static/style.css", "")
+		for _, name := range slices.Sorted(maps.Keys(pictures)) {
+			_, body := ask(t, "GET", d.url+pictures[name].page, "")
+			picture, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += fmt.Sprintf("%x %x %s\n", sha256.Sum256([]byte(ago.ReplaceAllString(body, "")+style)), sha256.Sum256(picture), name)
+		}
+		return lines
+	}
+	if os.Getenv("REFLOAT_PICTURES") == "" {
+		if want, err := os.ReadFile(list); err != nil || made() != string(want) {
+			t.Errorf("the pictures are not of these pages: make them anew with REFLOAT_PICTURES=1 go test ./internal/web -run TestPictures (%v)\n%s", err, made())
+		}
+		return
+	}
+	ctx := tab(t)
 	for name, p := range pictures {
 		act(ctx, t, media("light"), chromedp.EmulateViewport(1280, p.height), chromedp.Navigate(d.url+p.page))
 		until(ctx, t, `document.readyState == "complete" && document.querySelector("#main")`)
@@ -58,4 +79,10 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(list, []byte(made()), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
+
+// ago is how long ago a time was, which a page says beside it.
+var ago = regexp.MustCompile(`<small class="beside".*?</small>`)

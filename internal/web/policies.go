@@ -188,19 +188,15 @@ func (s *Site) rulesOf(p *page, snap *policylog.Snapshot, name string) (t table,
 		Columns: columns("Rule", "Action", "Limit>", "Retried>", "Failed for good>", "In shadow>", "Superseded>", "What if"),
 	}
 	counts := map[string][]jobdb.DecisionCount{}
-	var sum *jobdb.Summary
-	unknown := ""
 	if s.Query.Jobs != nil {
-		unknown = "…" // it is still being counted
-		if sum, _, err = s.summary(p.ctx); err != nil {
-			return t, err
-		}
-	}
-	if sum != nil {
-		for _, d := range sum.Decisions {
-			if d.Policy == name {
+		if err = s.Query.Jobs(p.ctx, func(q jobdb.Queries) error {
+			all, err := q.CountDecisions(&jobdb.Criteria{Policy: name})
+			for _, d := range all {
 				counts[d.Rule] = append(counts[d.Rule], d)
 			}
+			return err
+		}); err != nil {
+			return t, err
 		}
 	}
 	o := snap.Base.Outline(name)
@@ -216,8 +212,8 @@ func (s *Site) rulesOf(p *page, snap *policylog.Snapshot, name string) (t table,
 		row := []cell{linked(r.Shown, link("/decisions", "policy", name, "rule", r.Shown)), badge(r.Action, kind(r.Action)), number(limitOf(&r))}
 		n := query.CountEffects(counts[r.Shown])
 		for _, count := range []uint64{n.Retried, n.FailedForGood, n.InShadow, n.Superseded} {
-			shown := unknown
-			if sum != nil {
+			shown := ""
+			if s.Query.Jobs != nil {
 				shown = size(count)
 			}
 			row = append(row, number(shown))

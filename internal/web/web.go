@@ -89,13 +89,6 @@ type Site struct {
 	static map[string]asset
 	routes map[string]route
 	rooms  [2]room // of pages that show, and of pages that change
-	counts countsBy
-}
-
-// Close ends what goes on between requests. Nobody may ask for a page then.
-func (s *Site) Close() error {
-	s.counts.end()
-	return nil
 }
 
 // room bounds pages at once. Those that stop retries have their own: whatever others ask for cannot keep them out.

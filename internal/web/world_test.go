@@ -219,7 +219,6 @@ func newSmall(t testing.TB, change ...func(*web.Config)) *small {
 	if s.site, err = web.Open(c); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.site.Close() })
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, api.SignInPath) {
 			s.service.SignIn(w, r)

@@ -22,39 +22,62 @@ type CountRow struct {
 	n, pruned                   int64 // rows that are there, and that were
 }
 
-// The groupings of kept counts. Their numbers are stored: never change one.
+// The groupings of kept counts. Their numbers are stored: never change one. Decisions of nodes and categories had an effect.
 const (
-	decisionsByHour        uint8 = iota // kind is the effect, as the next three
+	decisionsByHour        uint8 = iota // kind is the effect, as of all decisions
 	decisionsOfQueueByHour              // also by queue
 	decisionsOfQueue                    // of all times
-	decisionsOfSet
-	jobsOfQueue     // kind is the state
-	waitingOfQueue  // jobs with a pending retry
-	undecided       // kind is the reason
-	decisionsOfNode // that had an effect, as the next
-	decisionsOfCategory
+	decisionsOfSet                      // by hour
+	jobsOfQueue                         // kind is the state
+	waitingOfQueue                      // jobs with a pending retry
+	undecided                           // of a queue; kind is the reason
+	nodesByDay                          // hour is the first of the day
+	categoriesByDay
+	jobsOfSet
+	waitingOfSet
+	nodesByHour
+	categoriesByHour
+	nodesOfQueueByDay
+	categoriesOfQueueByDay
 )
 
 // groupings are how rows are counted, in SQL: from which table, and by which columns or other values.
-var groupings = []struct{ from, queue, jobSet, policy, rule, code, kind, hour, about, where string }{
-	decisionsByHour:        {Decisions.Name, "''", "''", "policy", "rule", "code", effect, inHour, "''", ""},
-	decisionsOfQueueByHour: {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, inHour, "''", ""},
-	decisionsOfQueue:       {Decisions.Name, "queue", "''", "policy", "rule", "code", effect, "0", "''", ""},
-	decisionsOfSet:         {Decisions.Name, "queue", "job_set", "policy", "rule", "code", effect, "0", "''", ""},
-	jobsOfQueue:            {Jobs.Name, "queue", "''", "''", "''", "0", "state", "0", "''", ""},
-	waitingOfQueue:         {Jobs.Name, "queue", "''", "''", "''", "0", "0", "0", "''", " AND retry_after > 0"},
-	undecided:              {NotDecided.Name, "''", "''", "''", "''", "0", "reason", "0", "''", ""},
-	decisionsOfNode:        {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["node"], " AND acted AND octet_length(" + keys["node"] + ") <= 250"},
-	decisionsOfCategory:    {Decisions.Name, "''", "''", "''", "''", "0", effect, "0", keys["category"], " AND acted AND octet_length(" + keys["category"] + ") <= 250"},
+var groupings = []struct{ from, queue, jobSet, hour, about, policy, rule, code, kind, where string }{
+	decisionsByHour:        {Decisions.Name, none, none, inHour, none, "policy", "rule", "code", effect, ""},
+	decisionsOfQueueByHour: {Decisions.Name, "queue", none, inHour, none, "policy", "rule", "code", effect, ""},
+	decisionsOfQueue:       {Decisions.Name, "queue", none, "0", none, "policy", "rule", "code", effect, ""},
+	decisionsOfSet:         {Decisions.Name, "queue", "job_set", inHour, none, "policy", "rule", "code", effect, ""},
+	jobsOfQueue:            {Jobs.Name, "queue", none, "0", none, none, none, "0", "state", ""},
+	waitingOfQueue:         {Jobs.Name, "queue", none, "0", none, none, none, "0", "0", " AND retry_after > 0"},
+	undecided:              {NotDecided.Name, "queue", none, "0", none, none, none, "0", "reason", ""},
+	nodesByDay:             {Decisions.Name, none, none, inDay, nodeKey, none, none, "0", effect, onNode},
+	categoriesByDay:        {Decisions.Name, none, none, inDay, categoryKey, "policy", "rule", "code", effect, inCategory},
+	jobsOfSet:              {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "state", ""},
+	waitingOfSet:           {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "0", " AND retry_after > 0"},
+	nodesByHour:            {Decisions.Name, none, none, inHour, nodeKey, none, none, "0", effect, onNode},
+	categoriesByHour:       {Decisions.Name, none, none, inHour, categoryKey, "policy", "rule", "code", effect, inCategory},
+	nodesOfQueueByDay:      {Decisions.Name, "queue", none, inDay, nodeKey, none, none, "0", effect, onNode},
+	categoriesOfQueueByDay: {Decisions.Name, "queue", none, inDay, categoryKey, "policy", "rule", "code", effect, inCategory},
 }
 
-// effect is what effectOf numbers.
+// byRun are the groupings by what a run may still change, passing those of what goes by: their counts of nothing are deleted.
+var (
+	byRun   = []uint8{nodesByDay, categoriesByDay, nodesByHour, categoriesByHour, nodesOfQueueByDay, categoriesOfQueueByDay}
+	passing = append([]uint8{decisionsOfSet, jobsOfSet, waitingOfSet}, byRun...)
+)
+
 const (
-	effect = "CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END"
-	inHour = "time / 3600000000000"
+	none       = "''"
+	inHour     = "time / 3600000000000"
+	inDay      = "time / 86400000000000 * 24"
+	onNode     = " AND acted AND octet_length(" + nodeKey + ") <= 250"
+	inCategory = " AND acted AND octet_length(" + categoryKey + ") <= 250"
 	// longestName is the longest name of a node or category that is counted, in bytes: decisions of longer ones are in no count of these.
 	longestName = 250
 )
+
+// effect is what effectOf numbers.
+const effect = "CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END"
 
 func effectOf(requeue, shadow, acted bool) (n uint8) {
 	for i, set := range []bool{requeue, shadow, acted} {
@@ -72,11 +95,11 @@ func (c *CountRow) effect() (requeue, shadow, acted bool) {
 // Counts are kept counts of jobs, of decisions and of what was not decided.
 var Counts = Of[CountRow]{
 	Name:    "counts",
-	Key:     []string{"of", "queue", "job_set", "about", "hour", "policy", "rule", "code", "kind", "partition"},
-	Columns: columns("of queue job_set about hour policy rule code kind partition n pruned"),
+	Key:     []string{"of", "queue", "job_set", "hour", "about", "policy", "rule", "code", "kind", "partition"},
+	Columns: columns("of queue job_set hour about policy rule code kind partition n pruned"),
 	Adds:    2,
 	Fields: func(c *CountRow, v []any) []any {
-		return append(v, &c.of, &c.queue, &c.jobSet, &c.about, &c.hour, &c.policy, &c.rule, &c.code, &c.kind, &c.partition, &c.n, &c.pruned)
+		return append(v, &c.of, &c.queue, &c.jobSet, &c.hour, &c.about, &c.policy, &c.rule, &c.code, &c.kind, &c.partition, &c.n, &c.pruned)
 	},
 }
 
@@ -85,13 +108,14 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 	sums := map[CountRow]int64{}
 	runs := decidedRuns(c)
 	for _, d := range c.Decisions {
-		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: jobdb.HourOf(d.Time)}
+		hour := jobdb.HourOf(d.Time)
+		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: hour}
 		sums[k]++
 		k.of, k.queue = decisionsOfQueueByHour, d.Queue
 		sums[k]++
 		k.of, k.hour = decisionsOfQueue, 0
 		sums[k]++
-		k.of, k.jobSet = decisionsOfSet, d.JobSet
+		k.of, k.hour, k.jobSet = decisionsOfSet, hour, d.JobSet
 		sums[k]++
 		if !d.Acted {
 			continue
@@ -100,17 +124,34 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		if r := runs[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}]; r != nil {
 			node, category = cmp.Or(r.Error.Node, r.Node), r.Error.Category
 		}
-		for of, name := range map[uint8]string{decisionsOfNode: node, decisionsOfCategory: category} {
-			if len(name) <= longestName {
-				sums[CountRow{of: of, partition: d.Partition, about: name, kind: k.kind}]++
+		k.jobSet = ""
+		for _, of := range byRun {
+			k := k
+			k.of, k.about = of, category
+			switch of {
+			case nodesByDay, nodesByHour, nodesOfQueueByDay:
+				k.about, k.policy, k.rule, k.code = node, "", "", 0
+			}
+			if of != nodesByHour && of != categoriesByHour {
+				k.hour = jobdb.DayOf(d.Time) * 24
+			}
+			if of < nodesOfQueueByDay {
+				k.queue = ""
+			}
+			if len(k.about) <= longestName {
+				sums[k]++
 			}
 		}
 	}
 	count := func(j *jobdb.CountedJob, n int64) {
 		k := CountRow{of: jobsOfQueue, partition: j.Partition, queue: j.Queue, kind: uint8(j.State)}
 		sums[k] += n
+		k.of, k.jobSet = jobsOfSet, j.JobSet
+		sums[k] += n
 		if j.Waiting {
-			k.of, k.kind = waitingOfQueue, 0
+			k.of, k.kind = waitingOfSet, 0
+			sums[k] += n
+			k.of, k.jobSet = waitingOfQueue, ""
 			sums[k] += n
 		}
 	}
@@ -122,7 +163,7 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		count(&c.Replaced[i], -1)
 	}
 	for _, n := range c.NotDecided {
-		sums[CountRow{of: undecided, partition: n.Partition, kind: uint8(n.Reason)}]++
+		sums[CountRow{of: undecided, partition: n.Partition, queue: n.Queue, kind: uint8(n.Reason)}]++
 	}
 	rows := make([]*CountRow, 0, len(sums))
 	for k, n := range sums {
@@ -150,7 +191,7 @@ func decidedRuns(c *jobdb.Changes) map[jobdb.RunKey]*jobdb.Run {
 }
 
 func (c *CountRow) compare(o *CountRow) int {
-	return cmp.Or(cmp.Compare(c.of, o.of), cmp.Compare(c.queue, o.queue), cmp.Compare(c.jobSet, o.jobSet), cmp.Compare(c.about, o.about), cmp.Compare(c.hour, o.hour), cmp.Compare(c.policy, o.policy),
+	return cmp.Or(cmp.Compare(c.of, o.of), cmp.Compare(c.queue, o.queue), cmp.Compare(c.jobSet, o.jobSet), cmp.Compare(c.hour, o.hour), cmp.Compare(c.about, o.about), cmp.Compare(c.policy, o.policy),
 		cmp.Compare(c.rule, o.rule), cmp.Compare(c.code, o.code), cmp.Compare(c.kind, o.kind), cmp.Compare(c.partition, o.partition))
 }
 
@@ -160,23 +201,34 @@ func Uncounted(prefix, ofJobs string) (statements []string) {
 	for of := range groupings {
 		statements = append(statements, counted(prefix, of, "-count(*), count(*)", ofJobs))
 	}
-	// Job sets and nodes come and go.
-	return append(statements, fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND (queue, job_set) IN (SELECT queue, job_set FROM %[1]sdecisions WHERE %[3]s)", prefix, decisionsOfSet, ofJobs),
-		fmt.Sprintf("DELETE FROM %[1]scounts WHERE of = %[2]d AND n = 0 AND about IN (SELECT %[4]s FROM %[1]sruns WHERE %[3]s)", prefix, decisionsOfNode, ofJobs, NodeOf))
+	for _, of := range passing {
+		g := groupings[of]
+		statements = append(statements, inTables(prefix, fmt.Sprintf("DELETE FROM {counts} WHERE of = %d AND n = 0 AND (queue, job_set, hour, about) IN (SELECT %s, %s, %s, %s FROM {%s} AS %[6]s WHERE %s)",
+			of, g.queue, g.jobSet, g.hour, g.about, g.from, ofJobs)))
+	}
+	return statements
 }
 
 // Recounted returns the statements that take the decisions on a run out of the counts of nodes and categories, with a minus as the
 // sign, or put them in. ofRun is the condition that selects them.
-func Recounted(prefix, sign, ofRun string) [2]string {
-	return [2]string{counted(prefix, int(decisionsOfNode), sign+"count(*), 0", ofRun), counted(prefix, int(decisionsOfCategory), sign+"count(*), 0", ofRun)}
+func Recounted(prefix, sign, ofRun string) (statements []string) {
+	for _, of := range byRun {
+		statements = append(statements, counted(prefix, int(of), sign+"count(*), 0", ofRun))
+	}
+	return statements
 }
 
 // counted returns the statement that adds rows to the counts of one grouping.
 func counted(prefix string, of int, n, where string) string {
 	g := groupings[of]
-	key := strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.about, g.hour, g.policy, g.rule, g.code, g.kind, "partition"}, ", ")
+	key := strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.hour, g.about, g.policy, g.rule, g.code, g.kind, "partition"}, ", ")
 	s := fmt.Sprintf("INSERT INTO {counts} (%s) SELECT %s, %s FROM {%s} AS %[4]s WHERE %s%s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10", strings.Join(Counts.Columns, ", "), key, n, g.from, where, g.where)
-	return strings.NewReplacer("{", prefix, "}", "", "~", "").Replace(s) + Counts.Replace(prefix+Counts.Name)
+	return inTables(prefix, s) + Counts.Replace(prefix+Counts.Name)
+}
+
+// inTables completes a statement for the tables with a prefix.
+func inTables(prefix, statement string) string {
+	return strings.NewReplacer("{", prefix, "}", "", "~", "").Replace(statement)
 }
 
 // ofCounts returns a query for kept counts.
@@ -184,16 +236,16 @@ func ofCounts(of uint8, c *jobdb.Criteria) Query {
 	s := Query{From: Counts.Name}
 	s.where("of = ?", int64(of))
 	switch {
+	case groupings[of].queue == none:
+		s.where("queue = ''")
 	case c.Queue != "":
 		s.where("queue = ?", c.Queue)
-	case of == decisionsByHour:
-		s.where("queue = ''")
+	}
+	if groupings[of].jobSet == none {
+		s.where("job_set = ''")
 	}
 	for _, c := range concat(inQueues("", c.Queues), equal("", "rule", c.Rule), among("", "code", c.Codes), equal("", "policy", c.Policy), equal("", "job_set", c.JobSet)) {
 		s.where(c.where.Where[0], c.where.Args...)
-	}
-	if of <= decisionsOfQueueByHour {
-		s.where("job_set = ''")
 	}
 	return s
 }
@@ -211,33 +263,23 @@ func (q *Query) hours(from, to int64) {
 // byCounts returns queries that together select what the criteria do, each decision in one of them: one for kept counts, as far
 // as there are any, and those for rows. by is a key of keys, or empty, that the rows are to be told apart by.
 func byCounts(c *jobdb.Criteria, by string) (all []Query) {
-	kept := *c
-	kept.Queue, kept.Queues, kept.JobSet, kept.Policy, kept.Rule, kept.Codes, kept.Since, kept.Until = "", nil, "", "", "", nil, 0, 0
-	bySet, byRun := by == "set" || c.JobSet != "", by == "node" || by == "category"
-	timed := c.Since != 0 || c.Until != 0
-	from, to, edges, ok := wholeHours(c)
-	switch {
-	case !kept.Empty() || byRun && !c.Empty() || timed && (bySet || !ok):
-		edges = []jobdb.Criteria{*c}
-	case by == "node":
-		all = append(all, ofCounts(decisionsOfNode, c))
-	case by == "category":
-		all = append(all, ofCounts(decisionsOfCategory, c))
-	case bySet:
-		all = append(all, ofCounts(decisionsOfSet, c))
-	case !timed:
-		all = append(all, ofCounts(decisionsOfQueue, c))
-	default:
-		of := decisionsByHour
-		if by == "queue" || c.Queue != "" || len(c.Queues) > 0 {
-			of = decisionsOfQueueByHour
+	rest := []jobdb.Criteria{*c}
+	for _, k := range keptOf(c, by) {
+		var edges []jobdb.Criteria
+		for i := range rest {
+			from, to, of, ok := whole(&rest[i], k.hours)
+			if !ok {
+				edges = append(edges, rest[i])
+				continue
+			}
+			s := ofCounts(k.of, c)
+			s.hours(from, to)
+			all, edges = append(all, s), append(edges, of...)
 		}
-		s := ofCounts(of, c)
-		s.hours(from, to)
-		all = append(all, s)
+		rest = edges
 	}
-	for i := range edges {
-		of := decisions(&edges[i])
+	for i := range rest {
+		of := decisions(&rest[i])
 		s := of.found()
 		s.From = Decisions.Name
 		all = append(all, s)
@@ -245,28 +287,63 @@ func byCounts(c *jobdb.Criteria, by string) (all []Query) {
 	return all
 }
 
-// wholeHours splits a time into whole hours, from one to before another, where 0 is no limit, and the rest. ok: there is a whole hour.
-func wholeHours(c *jobdb.Criteria) (from, to int64, edges []jobdb.Criteria, ok bool) {
-	const hour = int64(3600e9)
+// keptIn is a grouping of decisions, each of its counts of so many hours; 0: of all times.
+type keptIn struct {
+	of    uint8
+	hours int64
+}
+
+// keptOf returns the groupings that have what the criteria select, told apart by a key, the coarsest first.
+func keptOf(c *jobdb.Criteria, by string) []keptIn {
+	kept := *c
+	kept.Queue, kept.Queues, kept.JobSet, kept.Policy, kept.Rule, kept.Codes, kept.Since, kept.Until = "", nil, "", "", "", nil, 0, 0
+	inQueues, inRule := c.Queue != "" || len(c.Queues) > 0, c.Policy != "" || c.Rule != "" || len(c.Codes) > 0
+	switch {
+	case !kept.Empty(), (by == "node" || by == "category") && c.JobSet != "", by == "node" && inRule:
+		return nil
+	case by == "node" && inQueues:
+		return []keptIn{{nodesOfQueueByDay, 24}}
+	case by == "node":
+		return []keptIn{{nodesByDay, 24}, {nodesByHour, 1}}
+	case by == "category" && inQueues:
+		return []keptIn{{categoriesOfQueueByDay, 24}}
+	case by == "category":
+		return []keptIn{{categoriesByDay, 24}, {categoriesByHour, 1}}
+	case by == "set" || c.JobSet != "":
+		return []keptIn{{decisionsOfSet, 1}}
+	case c.Since == 0 && c.Until == 0:
+		return []keptIn{{decisionsOfQueue, 0}}
+	case by == "queue" || inQueues:
+		return []keptIn{{decisionsOfQueueByHour, 1}}
+	}
+	return []keptIn{{decisionsByHour, 1}}
+}
+
+// whole splits a time into whole steps of hours, from one hour to before another, where 0 is no limit, and the rest. ok: there is a whole one.
+func whole(c *jobdb.Criteria, hours int64) (from, to int64, edges []jobdb.Criteria, ok bool) {
+	if c.Since == 0 && c.Until == 0 {
+		return 0, 0, nil, true
+	}
+	step := hours * 3600e9
 	edge := func(since, until int64) {
 		one := *c
 		one.Since, one.Until = since, until
 		edges = append(edges, one)
 	}
-	from, to = (c.Since+hour-1)/hour, c.Until/hour
+	from, to = (c.Since+step-1)/step, c.Until/step
 	switch {
 	case c.Since < 0 || c.Until < 0: // HourOf rounds these up
 		return 0, 0, nil, false
-	case c.Since == 0 && c.Until != 0: // a time of 0 is none
+	case c.Since == 0: // a time of 0 is none
 		from = 1
-		edge(0, hour)
-	case c.Since%hour != 0:
-		edge(c.Since, from*hour)
+		edge(0, step)
+	case c.Since%step != 0:
+		edge(c.Since, from*step)
 	}
-	if c.Until%hour != 0 {
-		edge(to*hour, c.Until)
+	if c.Until%step != 0 {
+		edge(to*step, c.Until)
 	}
-	return from, to, edges, c.Until == 0 || from < to
+	return from * hours, to * hours, edges, c.Until == 0 || from < to
 }
 
 // Hours implements [jobdb.Queries].

@@ -91,14 +91,6 @@ func states[V ~uint8](of []uint8, orders string, over func(V) bool, lost ...V) [
 	return []condition{c}
 }
 
-// inQueue finds failed or cancelled jobs of a queue by an index of their own.
-func inQueue(queue string, state []condition) []condition {
-	if queue != "" && len(state) > 0 && slices.Contains(state[0].lookup.Where, ofFate) {
-		state[0].lookup.where("queue = ?", queue)
-	}
-	return state
-}
-
 // ofFate finds what failed or was cancelled.
 const ofFate = "fate = ? AND fate <> 0"
 
@@ -182,11 +174,25 @@ func jobs(c *jobdb.Criteria) plan {
 	if c.Waiting {
 		waiting = []condition{simple("retry-after", "~retry_after > 0")}
 	}
+	set, state := equal("", "job_set", c.JobSet), states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled)
+	lost := len(state) > 0 && slices.Contains(state[0].lookup.Where, ofFate)
+	if lost && c.Queue != "" { // indexes have these of a queue, and of a job set, and waiting ones of a job set
+		state[0].lookup.where("queue = ?", c.Queue)
+	}
+	if c.Queue != "" && c.JobSet != "" {
+		if lost {
+			state[0].lookup.where("job_set = ?", c.JobSet)
+			set, state = concat(state, set), nil
+		}
+		if c.Waiting {
+			waiting[0].lookup.where("job_set = ? AND queue = ?", c.JobSet, c.Queue)
+			set, waiting = concat(waiting, set), nil
+		}
+	}
 	return jobListing.planned(concat(
-		ofJob("id", c), long("submitted", "grp", c.Group), equal("", "job_set", c.JobSet), waiting,
+		ofJob("id", c), long("submitted", "grp", c.Group), set, waiting,
 		joined("jobs", "runs", aJob, failed(c)), joined("jobs", "decisions", aJob, decided(c)),
-		inQueue(c.Queue, states(c.States, "ended", jobdb.JobState.Terminal, jobdb.JobFailed, jobdb.JobCancelled)),
-		equal("submitted", "queue", c.Queue), inQueues("submitted", c.Queues), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
+		state, equal("submitted", "queue", c.Queue), inQueues("submitted", c.Queues), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
 	))
 }
 
@@ -262,6 +268,11 @@ const ofDecision = "x.job_id = decisions.job_id AND x.run_id = decisions.run_id 
 var keys = map[string]string{
 	"queue": "~queue", "set": "~job_set", "policy": "~policy",
 	"rule":     "CASE WHEN rule = '' THEN '' ELSE policy || '/' || rule END",
-	"node":     "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')",
-	"category": "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')",
+	"node":     nodeKey,
+	"category": categoryKey,
 }
+
+const (
+	nodeKey     = "coalesce((SELECT " + NodeOf + " FROM {runs} x WHERE " + ofDecision + "), '')"
+	categoryKey = "coalesce((SELECT x.error_category FROM {runs} x WHERE " + ofDecision + "), '')"
+)

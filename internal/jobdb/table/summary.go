@@ -9,25 +9,32 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// Summary implements [jobdb.Queries].
-func (q Queries) Summary() (*jobdb.Summary, error) {
-	s := &jobdb.Summary{}
-	var err error
-	s.Decisions, err = q.CountDecisions(&jobdb.Criteria{})
-	err = errors.Join(
+// Counted implements [jobdb.Queries].
+func (q Queries) Counted(queues []string) (c jobdb.Counted, err error) {
+	of := &jobdb.Criteria{Queues: queues}
+	c.Decisions, err = q.CountDecisions(of)
+	return c, errors.Join(
 		err,
-		q.kept(jobsOfQueue, func(state uint8, n uint64) {
-			s.Jobs = append(s.Jobs, jobdb.JobCount{State: jobdb.JobState(state), Count: n})
+		q.kept(jobsOfQueue, of, func(state uint8, n uint64) {
+			c.Jobs = append(c.Jobs, jobdb.JobCount{State: jobdb.JobState(state), Count: n})
 		}),
-		q.kept(undecided, func(reason uint8, n uint64) {
-			s.NotDecided = append(s.NotDecided, jobdb.NotDecidedCount{Reason: chain.NotDecidedReason(reason), Count: n})
+		q.kept(undecided, of, func(reason uint8, n uint64) {
+			c.NotDecided = append(c.NotDecided, jobdb.NotDecidedCount{Reason: chain.NotDecidedReason(reason), Count: n})
 		}),
+	)
+}
+
+// Summary implements [jobdb.Queries].
+func (q Queries) Summary() (s *jobdb.Summary, err error) {
+	s = &jobdb.Summary{}
+	s.Counted, err = q.Counted(nil)
+	return s, errors.Join(
+		err,
 		q.tally(Query{Columns: []string{"reason", "count(*)"}, From: Parked.Name, Rest: " GROUP BY 1 ORDER BY 1"}, func(reason uint8, n uint64) {
 			s.Parked = append(s.Parked, jobdb.ParkedCount{Reason: events.ParkReason(reason), Count: n})
 		}),
 		q.count("runs", &s.Runs), q.count("ready", &s.Ready), q.count("releases", &s.Releases),
 	)
-	return s, err
 }
 
 // CountJobs implements [jobdb.Queries].
@@ -36,13 +43,18 @@ func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
 	s := of.found()
 	s.Columns, s.From = []string{"count(*)"}, Jobs.Name
 	kept := *c
-	kept.Queue, kept.Queues, kept.States, kept.Waiting = "", nil, nil, false
+	kept.Queue, kept.Queues, kept.JobSet, kept.States, kept.Waiting = "", nil, "", nil, false
 	if kept.Empty() && (len(c.States) == 0 || !c.Waiting) {
 		grouping := jobsOfQueue
-		if c.Waiting {
+		switch {
+		case c.Waiting && c.JobSet != "":
+			grouping = waitingOfSet
+		case c.Waiting:
 			grouping = waitingOfQueue
+		case c.JobSet != "":
+			grouping = jobsOfSet
 		}
-		s = ofCounts(grouping, &jobdb.Criteria{Queue: c.Queue, Queues: c.Queues})
+		s = ofCounts(grouping, &jobdb.Criteria{Queue: c.Queue, Queues: c.Queues, JobSet: c.JobSet})
 		for _, c := range among("", "kind", c.States) {
 			s.where(c.where.Where[0], c.where.Args...)
 		}
@@ -86,9 +98,9 @@ func (q Queries) Retries(partitions []int, now int64, visit func(*jobdb.QueueRet
 }
 
 // kept reads kept counts by their kind.
-func (q Queries) kept(of uint8, counted func(uint8, uint64)) error {
-	s := Query{Columns: []string{"kind", "CAST(sum(n) AS BIGINT)"}, From: Counts.Name, Rest: " GROUP BY 1 HAVING sum(n) > 0 ORDER BY 1"}
-	s.where("of = ?", int64(of))
+func (q Queries) kept(of uint8, c *jobdb.Criteria, counted func(uint8, uint64)) error {
+	s := ofCounts(of, c)
+	s.Columns, s.Rest = []string{"kind", "CAST(sum(n) AS BIGINT)"}, " GROUP BY 1 HAVING sum(n) > 0 ORDER BY 1"
 	return q.tally(s, counted)
 }
 

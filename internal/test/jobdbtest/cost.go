@@ -52,9 +52,29 @@ func testCosts(t *testing.T, db Database) {
 					got[fmt.Sprint(s.Key, s.Kind)] = s.Spent
 				}
 				equal(t, fmt.Sprintf("costs %+v", f), want, got)
+				withinCosts(t, q, f, sums)
 				return err
 			})
 		}
+	}
+}
+
+// withinCosts: those who see queue q have its costs, of all that all see, and those by nothing else.
+func withinCosts(t *testing.T, q jobdb.Queries, f jobdb.CostFilter, all []jobdb.CostSum) {
+	t.Helper()
+	want := map[jobdb.CostSum]bool{}
+	for _, s := range all {
+		if f.By == "queue" && s.Key == "q" {
+			want[s] = true
+		}
+	}
+	sums, err := jobdb.Within(q, []string{"q", "none"}).Costs(f)
+	got := map[jobdb.CostSum]bool{}
+	for _, s := range sums {
+		got[s] = true
+	}
+	if equal(t, fmt.Sprintf("costs of one queue, %+v", f), want, got); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -24,7 +24,7 @@ type listed struct {
 }
 
 // step is between two times of these: kept counts are of hours.
-const step = 1200e9
+const step = 30000e9
 
 func newListed(r *rand.Rand, partition int) *listed {
 	l := &listed{}

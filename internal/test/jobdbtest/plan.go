@@ -56,6 +56,14 @@ func Plans(t testing.TB, decisions int) (plans []Plan) {
 				}
 			}
 		}
+		if list == jobsList { // the page of a job set
+			of := func(field, value string) Filter {
+				return its[slices.IndexFunc(its, func(f Filter) bool { return f.Field == field && f.Value == value })]
+			}
+			for _, f := range []Filter{of("States", "failed"), of("Waiting", "sparse")} {
+				sets = append(sets, []Filter{of("Queue", "sparse"), of("JobSet", "sparse"), f})
+			}
+		}
 		for _, filters := range sets {
 			for _, sort := range Lists[list] {
 				for _, p := range pages(list, sort) {

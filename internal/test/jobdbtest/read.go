@@ -196,6 +196,7 @@ func testSummary(t *testing.T, db Database) {
 		d, n, k, r := e.Decisions[0], e.NotDecided[0], e.Parked[0], e.Ready[0]
 		d.Number, n.Seq, k.Seq, r.Seq = uint64(i), uint64(i), uint64(i), uint64(i)
 		d.Acted = i != 2
+		d.Queue, n.Queue = "q", "q"
 		d.Requeue, d.Shadow, d.Code, d.Policy, d.Rule = i < 3, i == 0, policy.RuleRetry, "p", "r"
 		n.Reason, k.Reason = chain.StaleRun, events.NoJob
 		if i == 3 {
@@ -207,7 +208,7 @@ func testSummary(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), c)
 	view(t, db.Reader, func(q jobdb.Queries) error {
 		s, err := q.Summary()
-		equal(t, "the summary", &jobdb.Summary{
+		equal(t, "the summary", &jobdb.Summary{Counted: jobdb.Counted{
 			Decisions: []jobdb.DecisionCount{
 				{Requeue: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
 				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
@@ -216,9 +217,15 @@ func testSummary(t *testing.T, db Database) {
 			},
 			Jobs:       []jobdb.JobCount{{State: jobdb.JobQueued, Count: 2}, {State: jobdb.JobFailed, Count: 1}},
 			NotDecided: []jobdb.NotDecidedCount{{Reason: chain.StaleRun, Count: 3}, {Reason: chain.Ended, Count: 1}},
-			Parked:     []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
-			Runs:       1, Ready: 4, Releases: 2,
+		},
+			Parked: []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
+			Runs:   1, Ready: 4, Releases: 2,
 		}, s)
+		for queue, want := range map[string]jobdb.Counted{"q": s.Counted, "none": {}} {
+			got, failed := jobdb.Within(q, []string{queue, "other"}).Counted(nil)
+			equal(t, "what those see who see queue "+queue, want, got)
+			err = errors.Join(err, failed)
+		}
 		return err
 	})
 }

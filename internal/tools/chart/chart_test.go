@@ -329,6 +329,22 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// TestSlack: what Slack gets is not signed, so no secret is mounted; the network policy has its port once.
+func TestSlack(t *testing.T) {
+	values := valuesOf(t, "minimal")
+	values["notifications"] = map[string]any{"secret": "hook", "format": "slack"}
+	documents, err := render(load(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(documents, "")
+	for text, want := range map[string]int{"--notify-format=slack\n": 1, "secretKeyRef: {name: hook, key: url}": 1, "notify-secret": 0, "{port: 443, protocol: TCP}": 1} {
+		if n := strings.Count(all, text); n != want {
+			t.Errorf("%q: %d times, want %d", text, n, want)
+		}
+	}
+}
+
 // TestSchema: values that would give a deployment that does not start are refused.
 func TestSchema(t *testing.T) {
 	for text, want := range map[string]string{
@@ -346,6 +362,9 @@ func TestSchema(t *testing.T) {
 		"pulsar: {tokenSecret: a, certSecret: b}":                  "not",
 		"policies: {configMap: a}\nfollowArmada: {address: 'a:1'}": "not",
 		"api: {enabled: true, authSecret: a, plaintext: true}":     "",
+		"notifications: {secret: a, format: teams}":                "notifications/format",
+		"notifications: {secret: a, port: 0}":                      "notifications/port",
+		"notifications: {url: 'https://hooks.slack.com/x'}":        "url",
 	} {
 		values, more := valuesOf(t, "minimal"), map[string]any{}
 		if err := yaml.UnmarshalStrict([]byte(text), &more); err != nil {

@@ -126,6 +126,7 @@ topologySpreadConstraints:
 {{- if eq .part "evaluator" }}
 {{- with $v.followArmada.caSecret }}{{ $files = append $files (list . "ca.crt" "armada-ca.crt") }}{{ end }}
 {{- with $v.followArmada.tokenSecret }}{{ $files = append $files (list . "token" "armada-token") }}{{ end }}
+{{- if and $v.notifications.secret (eq $v.notifications.format "json") }}{{ $files = append $files (list $v.notifications.secret "secret" "notify-secret") }}{{ end }}
 {{- if $v.api.enabled }}
 {{- $files = append $files (list $v.api.authSecret "auth.yaml" "api-auth.yaml") }}
 {{- with $v.api.loginSecret }}{{ $files = concat $files (list (list . "client-secret" "api-client-secret") (list . "session-key" "api-session-key")) }}{{ end }}
