@@ -261,6 +261,11 @@ func TestBreaker(t *testing.T) {
 		if held++; held == 1 {
 			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10)).exits(t, exitFine).
 				prints(t, "a breaker is open for the category of the failure", "category infrastructure are held until", "registry is down")
+			ctl(t, "explain", o.text("jobId"), "--data", data, "--run", strconv.FormatInt(o.number("runIndex"), 10), "--why-not", "Retry").exits(t, exitFine).
+				prints(t, "no breaker was open for its category by an override", "RuleRetry")
+			tests := filepath.Join(t.TempDir(), "tests")
+			ctl(t, "test", "record", "--job", o.text("jobId"), "--data", data, "--out", tests).exits(t, exitFine)
+			ctl(t, "test", tests).exits(t, exitFine)
 		}
 	}
 	if held == 0 {
@@ -269,6 +274,7 @@ func TestBreaker(t *testing.T) {
 	if n := jsonLine(t, ctl(t, "get", "breakers", "--data", data, "-o", "json").exits(t, exitFine).out).number("held"); n == 0 || int(n) > held {
 		t.Errorf("%d are held of %d", n, held)
 	}
+	ctl(t, "whatif", "--data", data, "--policies", policies).exits(t, exitFine).prints(t, "against what was decided: 0 of ") // held there too
 	ctl(t, "verify", "--data", data).exits(t, exitFine)
 }
 

@@ -49,7 +49,8 @@ candidate.
 A candidate counts its own retries over the runs that happened. Where it retries a job
 and the other side does not, or the other way round, the history of that job parts: its
 later runs are not compared. Those that took place are counted, whichever side retries
-it. The output says what else is assumed. Overrides (kill, pause) hold as they did.
+it. The output says what else is assumed. Overrides (kill, pause, breakers, nodes)
+hold as they did.
 
 Below that, one table has all candidates, what they are compared with, and what happened:
 retries, runs, their time, and what became of the jobs with a failed run. What the history

@@ -37,7 +37,7 @@ var plantedBugs = []struct {
 	{"any number of nodes is known", planted.Patch{"window.go", "ok || len(w.nodes) < maxNodes", "ok || true"}},
 	{"nodes are known for ever", planted.Patch{"window.go", "			delete(w.nodes, node)\n", ""}},
 	{"a queue that mostly succeeds is held", planted.Patch{"breaker.go", " && 2*of.failed >= of.all {", " {"}},
-	{"half of the canaries close a breaker", planted.Patch{"breaker.go", "case 2*pr.passed > pr.sent:", "case pr.sent > 0 && 2*pr.passed >= pr.sent:"}},
+	{"half of the canaries close a breaker", planted.Patch{"breaker.go", "4*pr.passed >= 3*pr.sent:", "2*pr.passed >= pr.sent:"}},
 	{"all that is held starts as canaries", planted.Patch{"breaker.go", "jobs[:min(len(jobs), int(p.Canaries))]", "jobs"}},
 	{"what is released starts at once", planted.Patch{"breaker.go", "left > int64(Every) {", "left > int64(1<<62) {"}},
 	{"more breakers open than may", planted.Patch{"breaker.go", "open[:min(len(open), max(0, room))]", "open"}},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/refloat/refloat/internal/chain"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
@@ -386,13 +387,23 @@ func (p *proposer) settings() {
 			p.set(Setup, 0, "settings.defaultPolicyName="+id.Name, "")
 		}
 	}
+	if n := len(p.in.Base.OpenBreakers()); n > 0 && p.want != Fail {
+		p.set(Setup, 0, "settings.openBreakers=[]", plural.Of(n, "breaker"))
+	}
 	for _, o := range p.in.Overrides {
-		if o.Kill && (o.Queue == "" || o.Queue == p.in.Failure.Queue) {
-			p.add(Edit{Kind: Override, Size: Setup, Text: "retries were not killed by an operator", apply: func(in *Input) error {
-				in.Overrides = slices.DeleteFunc(slices.Clone(in.Overrides), func(o policyfile.Override) bool { return o.Kill })
-				return nil
-			}})
-			break
+		switch {
+		case o.Kill && (o.Queue == "" || o.Queue == p.in.Failure.Queue):
+			p.end("retries were not killed by an operator", func(o policyfile.Override) bool { return o.Kill })
+		case o.Category != "" && o.Category == p.in.Failure.Category:
+			p.end("no breaker was open for its category by an override", func(o policyfile.Override) bool { return o.Category == p.in.Failure.Category })
 		}
 	}
+}
+
+// end proposes that some overrides were not there. Find removes a proposal that is made twice.
+func (p *proposer) end(text string, of func(policyfile.Override) bool) {
+	p.add(Edit{Kind: Override, Size: Setup, Text: text, apply: func(in *Input) error {
+		in.Overrides = slices.DeleteFunc(slices.Clone(in.Overrides), of)
+		return nil
+	}})
 }

@@ -33,7 +33,7 @@ func Outcomes() []string { return []string{string(Retry), string(Fail), string(I
 // OutcomeOf returns the outcome of a verdict.
 func OutcomeOf(v *policy.Verdict) Outcome {
 	switch {
-	case v.Code == policy.RuleIgnore, v.Code == policy.GangRetry && v.LimitFrom == policy.FromNowhere:
+	case v.Code == policy.RuleIgnore, v.Code == policy.BreakerHeld, v.Code == policy.GangRetry && v.LimitFrom == policy.FromNowhere:
 		return Ignore
 	case v.Requeue:
 		return Retry
@@ -108,7 +108,11 @@ func (in *Input) Evaluate() (policy.Verdict, *chain.GroupVerdict, error) {
 		v, unit := evaluator.JudgeMember(set.Set, &in.Failure, &in.Counts, in.Member)
 		return v, unit, nil
 	}
-	return in.withBudget(set.Set, set.Evaluate(&in.Failure, &in.Counts)), nil, nil
+	v := set.Evaluate(&in.Failure, &in.Counts)
+	if evaluator.HeldByBreaker(set.Set, &in.Failure, &v) {
+		return v, nil, nil // no budget is asked
+	}
+	return in.withBudget(set.Set, v), nil, nil
 }
 
 // ErrSame reports that the outcome is already the asked one.

@@ -56,6 +56,8 @@ func Lint(files []policyfile.File, categories *Categories) (policyfile.Problems,
 			l.queue()
 		case policyfile.KindBudget:
 			l.budget()
+		case policyfile.KindSettings:
+			l.openBreakers()
 		}
 	}
 	l.problems.Sort()
@@ -79,6 +81,21 @@ func (l *linter) report(field, code, message, fix string) {
 	}
 	if !slices.ContainsFunc(l.problems, same) {
 		l.problems = append(l.problems, p)
+	}
+}
+
+// openBreakers checks the categories whose retries the settings hold.
+func (l *linter) openBreakers() {
+	if l.categories == nil {
+		return
+	}
+	for i := 0; l.doc.States(fmt.Sprintf("openBreakers[%d].category", i)); i++ {
+		path := fmt.Sprintf("openBreakers[%d]", i)
+		l.label(path+".category", l.categories.names(), "category")
+		category := l.doc.Problem(path+".category", policyfile.Problem{}).Value
+		if known, closed := l.categories.below([]string{category}); closed && l.doc.States(path+".subcategory") {
+			l.label(path+".subcategory", known, "subcategory")
+		}
 	}
 }
 

@@ -251,6 +251,19 @@ func TestParseCategories(t *testing.T) {
 	}
 }
 
+// TestCategoriesOfBreakers: what the settings hold must be a category that executors report.
+func TestCategoriesOfBreakers(t *testing.T) {
+	t.Parallel()
+	text := "kind: RetrySettings\nspec:\n  openBreakers:\n"
+	for _, cause := range []string{"category: users", "category: infrastructure, subcategory: gpus", "category: infrastructure", "category: c, subcategory: any"} {
+		text += "  - {" + cause + ", until: \"2026-12-01T00:00:00Z\"}\n"
+	}
+	problems := lintText(t, text)
+	if len(problems) != 2 || problems[0].Code != "RP110" || problems[0].Value != "users" || problems[0].Line != 4 || problems[1].Value != "gpus" || problems[1].Line != 5 {
+		t.Errorf("%v", problems)
+	}
+}
+
 // FuzzLint: what can be parsed can be linted.
 func FuzzLint(f *testing.F) {
 	files, err := filepath.Glob("testdata/codes/*.yaml")

@@ -154,7 +154,7 @@ func (a *Armada) program(name string) (path string, args []string, serves string
 	case "scheduleringester", "eventingester":
 		return a.Program, append([]string{name}, config...), "", nil
 	case "evaluator":
-		return a.Ours.Evaluator, append(a.evaluator(name, "state"), "--api", a.API), a.API, nil
+		return a.Ours.Evaluator, append(a.evaluator(name, "state"), "--api", a.API, "--job-db", a.SchedulerDB), a.API, nil
 	}
 	if strings.HasPrefix(name, "evaluator-") {
 		return a.Ours.Evaluator, a.evaluator(name, "state-"+name), "", nil

@@ -25,10 +25,10 @@ func plantedBreakers() []bug {
 			"policy/breaker.go", "(b.Subcategory == \"\" || b.Subcategory == f.Subcategory)", "true",
 		}}},
 		{"breaker 7", "a breaker does not hold what is ignored", []patch{{
-			"evaluator/breaker.go", "	if !counts(v.Code) && v.Code != policy.RuleIgnore || p", "	if !counts(v.Code) || p",
+			"evaluator/breaker.go", "	if !counts(v.Code) && v.Code != policy.RuleIgnore {", "	if !counts(v.Code) {",
 		}}},
 		{"breaker 8", "a breaker holds before version 5", []patch{{
-			"evaluator/breaker.go", " || p.Progress.Semantics < sinceBreakers {", " {",
+			"evaluator/breaker.go", "return p.Progress.Semantics >= sinceBreakers && HeldBy", "return HeldBy",
 		}}},
 	}
 }
