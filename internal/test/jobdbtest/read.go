@@ -208,16 +208,17 @@ func testSummary(t *testing.T, db Database) {
 	commit(t, db.Writer, 0, at(0), at(1), c)
 	view(t, db.Reader, func(q jobdb.Queries) error {
 		s, err := q.Summary()
-		equal(t, "the summary", &jobdb.Summary{Counted: jobdb.Counted{
-			Decisions: []jobdb.DecisionCount{
-				{Requeue: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
-				{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
-				{Requeue: true, Shadow: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
-				{Acted: true, Code: policy.GlobalLimit, Policy: "p", Rule: "r", Count: 1},
+		equal(t, "the summary", &jobdb.Summary{
+			Counted: jobdb.Counted{
+				Decisions: []jobdb.DecisionCount{
+					{Requeue: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+					{Requeue: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+					{Requeue: true, Shadow: true, Acted: true, Code: policy.RuleRetry, Policy: "p", Rule: "r", Count: 1},
+					{Acted: true, Code: policy.GlobalLimit, Policy: "p", Rule: "r", Count: 1},
+				},
+				Jobs:       []jobdb.JobCount{{State: jobdb.JobQueued, Count: 2}, {State: jobdb.JobFailed, Count: 1}},
+				NotDecided: []jobdb.NotDecidedCount{{Reason: chain.StaleRun, Count: 3}, {Reason: chain.Ended, Count: 1}},
 			},
-			Jobs:       []jobdb.JobCount{{State: jobdb.JobQueued, Count: 2}, {State: jobdb.JobFailed, Count: 1}},
-			NotDecided: []jobdb.NotDecidedCount{{Reason: chain.StaleRun, Count: 3}, {Reason: chain.Ended, Count: 1}},
-		},
 			Parked: []jobdb.ParkedCount{{Reason: events.NoJob, Count: 3}, {Reason: events.NoRun, Count: 1}},
 			Runs:   1, Ready: 4, Releases: 2,
 		}, s)
