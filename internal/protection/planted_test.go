@@ -43,8 +43,8 @@ var plantedBugs = []struct {
 	{"more breakers open than may", planted.Patch{"breaker.go", "open[:min(len(open), max(0, room))]", "open"}},
 	{"one queue opens breakers of all", planted.Patch{"breaker.go", "jobs += min(q.failed, most)", "jobs += q.failed"}},
 	{"canaries are of the jobs that ran most", planted.Patch{"breaker.go", "cmp.Compare(x.Runs, y.Runs)", "cmp.Compare(y.Runs, x.Runs)"}},
-	{"a run that never began is the longest", planted.Patch{"breaker.go", " && !e.Pending {", " {"}},
-	{"queues take turns though the canaries of one passed", planted.Patch{"breaker.go", " || passed[o.Category] > since(o)", ""}},
+	{"a run that never began is the longest", planted.Patch{"breaker.go", " && !e.Pending && e.Time", " && e.Time"}},
+	{"queues take turns though the canaries of one passed", planted.Patch{"breaker.go", " || b.passed[o.Category] > since(o)", ""}},
 	{"what led to a breaker counts twice", planted.Patch{"breaker.go", "			after = was.Until //", "			after = 0 * was.Until //"}},
 	{"a breaker that holds nothing stays open", planted.Patch{"breaker.go", "case max(o.Since, w.lastOf(c, now)) > now-int64(p.Window):", "case true:"}},
 }

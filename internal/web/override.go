@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/refloat/refloat/internal/api"
@@ -147,8 +146,11 @@ func (s *Site) override(p *page) error {
 	confirmed := p.arg("confirm") == "yes"
 	done, err := s.change(p.r.Context(), shown, !confirmed)
 	switch {
-	case status.Code(err) == codes.NotFound && !confirmed: // a queue or category that is unknown
-		return again(upper(status.Convert(err).Message()) + ".")
+	case err != nil && !confirmed: // of a queue or category that is unknown, the form can be mended
+		if code, why, _ := api.Refusal(err); code == http.StatusNotFound {
+			return again(sentence(why))
+		}
+		return err
 	case err != nil:
 		return err
 	case !confirmed:
