@@ -81,6 +81,8 @@ func TestSimulateSave(t *testing.T) {
 		}
 	}
 	ctl(t, save...).exits(t, exitUsage).prints(t, "it exists, and a simulation is not mixed with other jobs")
+	ctl(t, "simulate", "--policies", examplesDir, "--save", "sqlite://"+path).exits(t, exitUsage).prints(t, "it exists, and a simulation")
+	ctl(t, "simulate", "--policies", examplesDir, "--save", "postgres://h/d").exits(t, exitUsage).prints(t, "want a path, or sqlite:///path")
 }
 
 // TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.
