@@ -61,8 +61,8 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	}
 	at("apply", "--dry-run", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
 	at("apply", "-f", testPolicies, "--dry-run", "sever").exits(t, exitUsage).prints(t, "did you mean server?")
-	at("apply", "-f", testPolicies, "--dry-run", "server", "more").exits(t, exitUsage).prints(t, "unknown command")
-	at("apply", "-f", testPolicies, "more").exits(t, exitUsage).prints(t, "unknown command")
+	at("apply", "-f", testPolicies, "--dry-run", "server", "more").exits(t, exitUsage).prints(t, "files are given with -f")
+	at("apply", "-f", testPolicies, "more").exits(t, exitUsage).prints(t, "files are given with -f, as -f more")
 	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).prints(t, "RetryPolicy infra created", "generation 1")
 	at("apply", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra unchanged", "generation 1")
 	inForce("1")
