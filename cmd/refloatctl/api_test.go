@@ -61,8 +61,8 @@ func TestPoliciesOverTheAPI(t *testing.T) {
 	}
 	at("apply", "--dry-run", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra created (dry run)")
 	at("apply", "-f", testPolicies, "--dry-run", "sever").exits(t, exitUsage).prints(t, "did you mean server?")
-	at("apply", "-f", testPolicies, "--dry-run", "server", "more").exits(t, exitUsage).prints(t, "unknown command")
-	at("apply", "-f", testPolicies, "more").exits(t, exitUsage).prints(t, "unknown command")
+	at("apply", "-f", testPolicies, "--dry-run", "server", "more").exits(t, exitUsage).prints(t, "files are given with -f")
+	at("apply", "-f", testPolicies, "more").exits(t, exitUsage).prints(t, "files are given with -f, as -f more")
 	at("apply", "-f", testPolicies, "--reason", "first").exits(t, exitFine).prints(t, "RetryPolicy infra created", "generation 1")
 	at("apply", "-f", testPolicies).exits(t, exitFine).prints(t, "RetryPolicy infra unchanged", "generation 1")
 	inForce("1")
@@ -185,7 +185,7 @@ func emptied(t *testing.T, data, policies string) {
 		t.Fatal(err)
 	}
 	apply := []string{"apply", "-f", policies, "--prune"}
-	at(apply...).exits(t, exitUsage).prints(t, "no resource found")
+	at(apply...).exits(t, exitUsage).prints(t, "no resource in it")
 	at("apply", "-f", policies+".away", "--prune", "--allow-empty").exits(t, exitEnvironment).prints(t, "come from the files of")
 	until(t, "the empty directory can be confirmed", func() bool {
 		return at(append(apply, "--allow-empty", "--dry-run", "server")...).code == exitFine
@@ -281,19 +281,25 @@ func TestBreaker(t *testing.T) {
 func TestOverrideUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"kill":               "kill needs an argument: `kill retries`",
+		"kill":               "what to kill is missing: `kill retries`",
 		"kill retries":       "give --queue NAME, or --all",
 		"kill retries --all": "--reason TEXT is required",
-		"kill retries --all --queue ml --reason x":                    "give --queue NAME, or --all",
-		"resume retries --all --everything --reason x":                "give --queue NAME, or --all",
+		"kill retries --all --queue ml --reason x":                    "--queue ml and --all: give one of them, not both",
+		"resume retries --all --everything --reason x":                "give only one of --queue NAME, --all",
 		"pause retries --all --reason x":                              "give --until TIME or --for DURATION",
 		"pause retries --all --reason x --for -1h":                    "above 0",
 		"pause retries --all --reason x --until yesterday":            "want a time such as",
 		"pause retries --all --reason x --until 2020-01-01T00:00:00Z": "in the past",
-		"avoid":                                  "avoid needs two arguments",
-		"avoid node a b":                         "avoid needs two arguments",
+		"avoid":                             "what to avoid is missing: `avoid node NAME`",
+		"avoid node a b":                    "argument \"b\" is one too many: want `avoid node NAME`",
+		"avoid node":                        "NAME is missing: `avoid node NAME`",
+		"avoid nod a":                       "argument \"nod\": want `avoid node NAME`",
+		"open breakers --all --reason x":    "argument \"breakers\": want `open breaker`",
+		"open breaker infrastructure --all": "argument \"infrastructure\" is one too many: want `open breaker`",
+		"pause retries --all --for 1h --until 2199-01-01T00:00:00Z --reason x": "--until and --for: give one of them, not both",
+		"apply d.yaml":                           "-f d.yaml",
 		"avoid node a --reason x":                "give --until TIME or --for DURATION",
-		"open":                                   "open needs an argument: `open breaker`",
+		"open":                                   "what to open is missing: `open breaker`",
 		"open breaker --all --for 1h --reason x": "--category NAME is required",
 		"open breaker --all --category x --reason x":    "give --until TIME or --for DURATION",
 		"open breaker --category x --for 1h --reason x": "give --queue NAME, or --all",

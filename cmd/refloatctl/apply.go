@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +43,8 @@ Exit codes: 0 done, 1 a problem in a file, 2 usage, 3 the server refused or cann
 			if f.dryRun == dryServer && len(args) == 1 { // the value of --dry-run, which may stand without one
 				f.dryRun, args = args[0], nil
 			}
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("argument %q: files are given with -f, as -f %s", args[0], args[0])}
 			}
 			return f.run(cmd)
 		},
@@ -75,7 +76,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(docs) == 0 && (!f.allowEmpty || !f.prune) {
-		return usageError{fmt.Errorf("%v: no resource found", f.files)}
+		return usageError{fmt.Errorf("-f %s: no resource in it: give policy files (.yaml, .yml or .json), or a directory of them", strings.Join(f.files, " -f "))}
 	}
 	if f.dryRun == "client" {
 		for _, id := range set.Resources() {

@@ -38,13 +38,32 @@ type client struct {
 	data, server        string
 	tokenFile, user, ca string
 	plaintext           bool
-	fromLog             bool          // no server answers: what is read comes from the policies log of data
-	timeout             time.Duration // 0: none
+	fromLog             bool           // no server answers: what is read comes from the policies log of data
+	timeout             time.Duration  // 0: none
+	cmd                 *cobra.Command // with these flags; nil: there is no --data
 }
 
 func (c *client) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.data, "data", "", "data `directory` of the running refloatctl up or evaluator")
+	bindData(cmd, &c.data, "data `directory` of the running refloatctl up or evaluator")
 	c.bindServer(cmd)
+	c.cmd = cmd
+}
+
+// bindData adds --data to a command that has no file of settings.
+func bindData(cmd *cobra.Command, data *string, help string) {
+	cmd.Flags().StringVar(data, "data", os.Getenv("REFLOAT_DATA"), help+" (also REFLOAT_DATA)")
+}
+
+// place checks that the flags name one place. The command line takes precedence over the environment.
+func (c *client) place() error {
+	if c.cmd == nil || !c.cmd.Flags().Changed("server") {
+		return nil
+	}
+	if c.cmd.Flags().Changed("data") {
+		return usageError{errors.New("--server and --data name two places to ask: give only one")}
+	}
+	c.data = ""
+	return nil
 }
 
 // bindServer adds the flags that name servers, and the caller's credentials.
@@ -63,6 +82,9 @@ var errAway = errors.New("no server answers")
 
 // reading calls a server as policies does. If none runs on the data directory, it reads the policies log there.
 func (c *client) reading(ctx context.Context, call func(context.Context, pb.PoliciesClient) error) error {
+	if err := c.place(); err != nil {
+		return err
+	}
 	dir := app.Dir(c.data)
 	if c.data == "" || !dir.HasPolicies() {
 		return c.policies(ctx, call)
@@ -216,9 +238,12 @@ const startsWithin = 3 * time.Second
 
 // find finds the server that a data directory names.
 func (c *client) find(ctx context.Context) error {
+	if err := c.place(); err != nil {
+		return err
+	}
 	if c.data == "" {
 		if c.server == "" {
-			return usageError{errors.New("--data DIR or --server HOST:PORT is required: the policy API to call")}
+			return usageError{errors.New("--data DIR or --server HOST:PORT is required (or REFLOAT_DATA, REFLOAT_SERVER): the policy API to call")}
 		}
 		return nil
 	}

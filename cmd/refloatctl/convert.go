@@ -256,7 +256,7 @@ func nextSteps(out io.Writer, policies string, jobs []string, r *convert.Result)
      has one, decide before these. Use a queue whose policies leave these failures alone`, policies, strings.Join(names, ", "), queuesOf(r))
 	addStep("armadactl submit %s. Once the group has ended, the same file runs it again, as a new group of that name;\n     to run it twice at once, convert with another --job-set", strings.Join(jobs, "; armadactl submit "))
 	for i := range r.Submits {
-		addStep("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", quoted(r.Submits[i].Queue), quoted(r.Submits[i].JobSetID))
+		addStep("refloatctl get groups --queue %s --job-set %s --data DIR (or --job-db URL)", show.Quoted(r.Submits[i].Queue), show.Quoted(r.Submits[i].JobSetID))
 	}
 	fmt.Fprintf(out, `Groups need version 3 of the semantics, and success policies and readiness version 4; %d is the newest. Where an earlier build of Refloat has begun the logs, restart the
 evaluators, or up, with --semantics %[1]d first

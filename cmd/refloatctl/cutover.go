@@ -159,7 +159,7 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 		if !strings.HasPrefix(flag.Name, "pulsar") || flag.Value.Type() == "bool" && flag.Value.String() == "false" {
 			return
 		}
-		value := " " + quoted(flag.Value.String())
+		value := " " + show.Quoted(flag.Value.String())
 		if flag.Value.Type() == "bool" {
 			value = ""
 		}
@@ -172,17 +172,9 @@ func (f *cutoverFlags) commands(cmd *cobra.Command, s *cutover.State) []string {
 	}
 	db := strings.TrimPrefix(deployment{jobDB: f.site.JobDB}.String(), "--job-db ")
 	if f.site.Control != controlPlane {
-		cluster += " --" + flagControl + " " + quoted(f.site.Control)
+		cluster += " --" + flagControl + " " + show.Quoted(f.site.Control)
 	}
-	return []string{evaluator, "ingester " + cluster + " --mode holdback --job-db " + quoted(db)}
-}
-
-// quoted quotes a word for a shell.
-func quoted(s string) string {
-	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return []string{evaluator, "ingester " + cluster + " --mode holdback --job-db " + show.Quoted(db)}
 }
 
 func printCutover(w io.Writer, r *cutover.Report, verb string, commands []string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/settings"
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/cmd/internal/text"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -234,7 +235,10 @@ func (d deployment) String() string {
 	}
 	flags := ""
 	if d.data != "" {
-		flags = "--data " + d.data
+		flags = "--data " + show.Quoted(d.data)
+	}
+	if d.onPulsar() {
+		flags = "--pulsar " + show.Quoted(d.pulsar.ServiceURL())
 	}
 	if d.jobDB == "" {
 		return flags
@@ -254,6 +258,11 @@ func (d deployment) String() string {
 		}
 	}
 	return flags + "--job-db " + u.Redacted()
+}
+
+// place is where commands look that are printed to be copied.
+func (d *deployment) place() text.Place {
+	return text.Place{Flags: d.String(), Policies: d.data != "" || d.onPulsar() || d.onServer()}
 }
 
 // viewJobs reads the job database. The first time, it is compared with the logs of the data directory, if there is one.

@@ -87,7 +87,7 @@ type explainFlags struct {
 }
 
 func explain(cmd *cobra.Command, f explainFlags) error {
-	if f.whyNot != "" && f.data == "" && !f.onPulsar() && !f.onServer() {
+	if f.whyNot != "" && !f.place().Policies {
 		return usageError{errors.New("--why-not evaluates the policies, which are in the policies log: give --data DIR or --pulsar URL")}
 	}
 	e, err := asking(func(bar *show.Progress) (*query.Explanation, error) {
@@ -95,7 +95,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	})
 	if none, ok := errors.AsType[*query.NotDecided](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), none)
-		text.ByGroup(cmd.ErrOrStderr(), none.ByGroup)
+		text.ByGroup(cmd.ErrOrStderr(), nil, none.ByGroup, f.place())
 		return errFinding
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func explain(cmd *cobra.Command, f explainFlags) error {
 	if f.output == show.FormJSON {
 		return json.NewEncoder(w).Encode(e)
 	}
-	text.Explanation(w, e)
+	text.Explanation(w, e, f.place())
 	return nil
 }
 
@@ -123,7 +123,7 @@ func printStory(cmd *cobra.Command, f *explainFlags) error {
 		}
 		next = true
 		err := text.Story(w, s)
-		text.ByGroup(w, s.ByGroup)
+		text.ByGroup(w, &s.Job, s.ByGroup, f.place())
 		return err
 	})
 }

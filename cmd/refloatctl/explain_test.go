@@ -242,6 +242,6 @@ func TestExplainQueue(t *testing.T) {
 		}
 		ctl(t, append(append([]string{"explain"}, c.what...), "--data", data)...).exits(t, exitFine).prints(t, "Policies in force, generation 1, for jobs that name none: ")
 	}
-	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).prints(t, "has no job of queue nowhere")
+	ctl(t, "explain", "queue", "nowhere", "--data", data).exits(t, exitFinding).prints(t, "no queue is called \"nowhere\"")
 	ctl(t, "explain", "job-set", "nowhere", "--data", data).exits(t, exitUsage).prints(t, "want QUEUE/SET")
 }

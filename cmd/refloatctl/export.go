@@ -176,6 +176,9 @@ func exportRows[R any](cmd *cobra.Command, f *exportFlags, read func(jobdb.Queri
 		})
 		return err
 	})
+	if err == nil && rows == 0 {
+		err = missing(cmd.Context(), f.answers(nil), &f.ask.Criteria)
+	}
 	if err == nil {
 		err = end()
 	}

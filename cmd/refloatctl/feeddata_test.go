@@ -37,7 +37,7 @@ func TestFeedData(t *testing.T) {
 	// The feed of another recording of that name was refused, and killed before it read why.
 	writeFile(t, app.Dir(data).Inbox(), "retried.jsonl.gz.reason", "old")
 	ctl(t, "feed", recordingFile("retried"), "--data", data).exits(t, exitFine).prints(t, "2298 messages; the process that runs on")
-	ctl(t, "feed", recordingFile("retried"), "--data", data, "--pace", "9x").exits(t, exitEnvironment).prints(t, "refloatctl up --feed")
+	ctl(t, "feed", recordingFile("retried"), "--data", data, "--pace", "9x").exits(t, exitEnvironment).prints(t, "leave out --pace")
 	bad := writeFile(t, t.TempDir(), "bad.jsonl.gz", "no recording")
 	ctl(t, "feed", bad, "--data", data).exits(t, exitEnvironment).prints(t, "is not a recording")
 	stopped(t, p)

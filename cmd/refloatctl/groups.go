@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/cmd/internal/text"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -90,18 +91,19 @@ func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	}
 	return answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]query.Group, error) {
 		g, err := from.Group(ctx, f.key())
-		return one(g, groupError(err))
-	}, func(w io.Writer, g query.Group) error { return text.Group(w, &g) })
+		return one(g, f.groupError(ctx, f.key(), err))
+	}, func(w io.Writer, g query.Group) error { return text.Group(w, &g, f.place()) })
 }
 
 func (f *getGroupFlags) key() query.GroupKey {
 	return query.GroupKey{Queue: f.queue, JobSet: f.set, Group: f.name}
 }
 
-// groupError adds to the error of a question about a group where groups are listed.
-func groupError(err error) error {
-	if missing, ok := errors.AsType[*query.NotFound](err); ok {
-		missing.Text += "; `refloatctl get groups` lists them"
+// groupError adds to the error of a question about a group which one was meant, and where groups are listed.
+func (d *deployment) groupError(ctx context.Context, k query.GroupKey, err error) error {
+	err = nothingCalled(ctx, d.answers(nil), &jobdb.Criteria{Queue: k.Queue, JobSet: k.JobSet, Group: k.Group}, err)
+	if none, ok := errors.AsType[*query.NotFound](err); ok {
+		none.Text += fmt.Sprintf("; `refloatctl get groups %s` lists them", d)
 	}
 	return err
 }
@@ -138,13 +140,13 @@ func explainGroup(cmd *cobra.Command, f *getGroupFlags) error {
 	}
 	h, err := f.answers(nil).GroupHistory(cmd.Context(), f.key())
 	if err != nil {
-		return f.asked(cmd, groupError(err))
+		return f.asked(cmd, f.groupError(cmd.Context(), f.key(), err))
 	}
 	return printed(cmd, func(w io.Writer) error {
 		if f.output == show.FormJSON {
 			return historyJSON(w, h.Lines)
 		}
-		err := text.Group(w, &h.Group)
+		err := text.Group(w, &h.Group, f.place())
 		text.History(w, h.Lines)
 		return err
 	})

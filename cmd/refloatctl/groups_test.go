@@ -166,6 +166,7 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	g := one("gang/g1")
+	ctl(t, "get", "group", "g1", "--data", data).exits(t, exitFinding).prints(t, `no group is called "g1": did you mean gang/g1?`)
 	haveConditions(g)
 	want(g, map[string]any{"queue": "q", "jobSet": "s", "state": "Active", "generation": 0, "restarts": 0, "maxRestarts": 0})
 	want(object(units(g, 0)), map[string]any{"generation": 1, "retriesUsed": 1, "active": 3, "held": 0, "terminating": 2, "completedIndexes": ""})
@@ -203,7 +204,7 @@ func TestGroups(t *testing.T) {
 	ctl(t, "get", "group", "nobody", "--data", data).exits(t, exitFinding).prints(t, "get groups")
 	ctl(t, "get", "groups", "--data", data, "-o", "xml").exits(t, exitUsage)
 	ctl(t, "explain", "group", "train", "--data", data).exits(t, exitFine).prints(t, "GroupBound", "MemberHeld", "MemberReleased", "MemberRestart", "restarts the whole group", "restarts are used up", "GroupEnded")
-	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).prints(t, "whole gang", "Records of its group", "MemberRestart")
+	ctl(t, "explain", "g1", "--data", data).exits(t, exitFine).prints(t, "whole gang", "Records about the job; those of its whole group: refloatctl explain group gang/g1 ", "MemberRestart")
 	ctl(t, "explain", "d", "--data", data).exits(t, exitFine).prints(t, "no rule matched", "used up")
 	r := ctl(t, "get", "decisions", "--data", data, "-o", "json", "--all").exits(t, exitFine)
 	r.prints(t, `"groupAction":"RestartGroup"`, `"unitReason":"BackoffLimitExceeded"`, `"record":"MemberHeld"`, `"record":"GroupEnded"`)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,17 @@ func TestGroupStory(t *testing.T) {
 		}
 		all += "\n" + r.out + r.err + "\n"
 	}
-	golden(t, "groupstory.golden.txt", all)
+	golden(t, "groupstory.golden.txt", strings.ReplaceAll(all, data, "DATA"))
+	// What is printed to be copied runs.
+	copied := regexp.MustCompile(`refloatctl (explain .* --data \S+)`).FindAllStringSubmatch(all, -1)
+	if len(copied) != 3 {
+		t.Errorf("%d commands are printed to be copied, want 3: %s", len(copied), all)
+	}
+	for _, c := range copied {
+		if r := ctl(t, strings.Fields(c[1])...); r.code != exitFine || r.out == "" {
+			t.Errorf("%s: %d, %s", c[0], r.code, r.err)
+		}
+	}
 }
 
 // TestGroupHistories: of random histories of groups, --why-not evaluates decisions on members with their group as it was, and the

@@ -69,7 +69,7 @@ func initDir(cmd *cobra.Command, dir string) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", name)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", show.Bold(cmd.OutOrStdout(), "Try next"))
-	for _, next := range []string{"lint " + dir, "test " + dir + " -v", "eval -p " + dir + " --exit-code 137 --condition OOMKilled", "up --data .refloat-run --policies " + dir} {
+	for _, next := range []string{"lint " + dir, "test " + dir + " -v", "eval -p " + dir + " --exit-code 137 --condition OOMKilled", "up --data .refloat-data --policies " + dir} {
 		fmt.Fprintf(cmd.OutOrStdout(), "  refloatctl %s\n", next)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -111,14 +112,34 @@ func moment(flag, text string) (int64, error) {
 
 // hint says why a list may be empty: what it selects by does not exist, or is older. It is only help, and its errors are not shown.
 func (f *listFlags) hint(cmd *cobra.Command) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), lookupTime)
-	defer cancel()
 	from := f.answers(nil)
-	if bad := query.Missing(ctx, from, &f.ask.Criteria); bad != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "--%s: %s\n", strings.Replace(bad.Param, "set", "job-set", 1), query.OneLine(bad.Err.Error()))
+	if err := missing(cmd.Context(), from, &f.ask.Criteria); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), err)
 		return
 	}
 	newestHint(cmd, from, &f.ask)
+}
+
+// missing is the usage error about the first flag whose value nothing has; nil: something has each, or that is unknown.
+func missing(ctx context.Context, from query.Answers, c *jobdb.Criteria) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	if bad := query.Missing(ctx, from, c); bad != nil {
+		return usageError{fmt.Errorf("--%s: %s", strings.Replace(bad.Param, "set", "job-set", 1), query.OneLine(bad.Err.Error()))}
+	}
+	return nil
+}
+
+// nothingCalled says in the error about something that was not found which of the names it was asked by nothing has.
+func nothingCalled(ctx context.Context, from query.Answers, c *jobdb.Criteria, err error) error {
+	if none, ok := errors.AsType[*query.NotFound](err); ok {
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
+		if bad := query.Missing(ctx, from, c); bad != nil {
+			none.Text = query.OneLine(bad.Err.Error())
+		}
+	}
+	return err
 }
 
 // newestHint says when the newest decision is, if it is before what was asked for.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -137,7 +139,8 @@ func TestTopRetries(t *testing.T) {
 func TestNothingFound(t *testing.T) {
 	t.Parallel()
 	data := drainedData(t)
-	queue := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--last", "1", "-o", "json").exits(t, exitFine).out).text("queue")
+	last := jsonLine(t, ctl(t, "get", "decisions", "--data", data, "--last", "1", "-o", "json").exits(t, exitFine).out)
+	queue, set := last.text("queue"), last.text("jobSet")
 	for _, c := range []struct{ args, want string }{
 		{"get jobs --queue " + queue + "x", "--queue: no queue is called \"" + queue + "x\": did you mean " + queue + "?"},
 		{"get decisions --queue nosuchqueue", "no queue is called \"nosuchqueue\": use one such as "},
@@ -151,6 +154,25 @@ func TestNothingFound(t *testing.T) {
 		if !strings.Contains(r.err, c.want) || strings.Count(r.out, "\n") > 1 {
 			t.Errorf("%s prints %q, and %q, want %s", c.args, r.out, r.err, c.want)
 		}
+	}
+	// What verifies, writes a file, or explains one thing does not pass with nothing.
+	empty := filepath.Join(t.TempDir(), "runs.csv")
+	log := app.Dir(data).Events()
+	for _, c := range []struct {
+		args, want string
+		code       int
+	}{
+		{"whatif --data " + data + " --policies " + examplesDir + " --queue " + queue + "x", "--queue: no queue is called \"" + queue + "x\": did you mean " + queue + "?", exitUsage},
+		{"whatif --log " + log + " --policies " + examplesDir + " --against " + testPolicies + " --queue " + queue + "x", "this history has no failed run of such a queue", exitUsage},
+		{"export runs --out " + empty + " --data " + data + " --queue " + queue + "x", "did you mean " + queue + "?", exitUsage},
+		{"shadow report --data " + data + " --queue " + queue + "x", "did you mean " + queue + "?", exitUsage},
+		{"explain queue --data " + data + " " + queue + "x", "did you mean " + queue + "?", exitFinding},
+		{"explain job-set --data " + data + " " + queue + "/" + set[:len(set)-2], "did you mean " + set + "?", exitFinding},
+	} {
+		ctl(t, strings.Fields(c.args)...).exits(t, c.code).prints(t, c.want)
+	}
+	if _, err := os.Stat(empty); err == nil {
+		t.Error("an export of nothing leaves a file")
 	}
 	if r := ctl(t, "get", "decisions", "--data", data, "--queue", queue, "--limit", "1").exits(t, exitFine); strings.Contains(r.err, "matches") {
 		t.Errorf("a list that is not empty: %s", r.err)

@@ -15,8 +15,10 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type orderFlags struct {
@@ -37,13 +39,23 @@ func ordering(action policy.OrderAction, over *time.Duration, cmd *cobra.Command
 		if r.Action = action.String(); over != nil && *over != 0 {
 			r.Over = durationpb.New(*over)
 		}
-		return f.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
+		found := 0
+		err = f.policies(cmd.Context(), func(ctx context.Context, p pb.PoliciesClient) error {
 			answer, err := p.Order(ctx, r)
 			if err != nil {
 				return err
 			}
+			found = len(answer.Jobs)
 			return showOrder(cmd.OutOrStdout(), f.output, answer, f.dry)
 		})
+		if err != nil || found > 0 {
+			return err
+		}
+		if err := missing(cmd.Context(), f.questions(), &jobdb.Criteria{Queue: f.queue, JobSet: f.set}); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was ordered: job set %s of queue %s has no job that this can be about\n", query.OneLine(f.set), query.OneLine(f.queue))
+		return errFinding
 	}
 	cmd.Args = cobra.ArbitraryArgs
 	f.bind(cmd)

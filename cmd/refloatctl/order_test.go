@@ -66,6 +66,8 @@ spec: {defaultPolicyName: p}
 	at("retry", "01waits", "--reason", "x").exits(t, exitEnvironment).prints(t, "01waits refused, Retrying: ")
 	at("give-up", "01failed", "--reason", "x").exits(t, exitEnvironment).prints(t, "01failed refused, Failed: ")
 	at("retry", "--queue", "q", "--job-set", "s", "--reason", "x", "--dry-run").exits(t, exitFine).prints(t, "01failed ordered (dry run)", "1 job, 0 refused")
+	at("give-up", "--queue", "q", "--job-set", "S", "--reason", "x").exits(t, exitUsage).prints(t, `--job-set: no job set is called "S": did you mean s?`)
+	at("start", "--queue", "qq", "--job-set", "s", "--reason", "x").exits(t, exitUsage).prints(t, `--queue: no queue is called "qq"`)
 	at("get", "job", "01failed").exits(t, exitFine).prints(t, "Failed")
 
 	answered := func(job, text string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,10 +44,30 @@ func (f *overrideFlags) check() error {
 		}
 	}
 	switch {
-	case targets != 1:
+	case targets > 1 && f.everything:
+		return usageError{errors.New("give only one of --queue NAME, --all (what is set for all queues at once) and --everything")}
+	case targets > 1:
+		return usageError{fmt.Errorf("--queue %s and --all: give one of them, not both", f.queue)}
+	case targets == 0:
 		return usageError{errors.New("give --queue NAME, or --all for all queues")}
 	case f.reason == "":
 		return usageError{errors.New("--reason TEXT is required: it is shown to everyone affected")}
+	}
+	return nil
+}
+
+// objectOf checks the arguments of a command: the word that says what it is about, and those of the other names.
+func objectOf(cmd *cobra.Command, args []string, word string, names ...string) error {
+	want := strings.Join(append([]string{cmd.Name(), word}, names...), " ")
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("what to %s is missing: `%s`", cmd.Name(), want)
+	case args[0] != word:
+		return fmt.Errorf("argument %q: want `%s`", args[0], want)
+	case len(args) <= len(names):
+		return fmt.Errorf("%s is missing: `%s`", names[len(args)-1], want)
+	case len(args) > 1+len(names):
+		return fmt.Errorf("argument %q is one too many: want `%s`, and the rest by flags", args[1+len(names)], want)
 	}
 	return nil
 }
@@ -55,10 +76,7 @@ func (f *overrideFlags) check() error {
 func about(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgs = []string{"retries"}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 || args[0] != "retries" {
-			return fmt.Errorf("%s needs an argument: `%s retries`", cmd.Name(), cmd.Name())
-		}
-		return nil
+		return objectOf(cmd, args, "retries")
 	}
 	return cmd
 }
@@ -108,7 +126,10 @@ ends by itself, or earlier by ` + "`resume retries`" + ` for failures decided af
 
 // end is when the override ends.
 func (f *overrideFlags) end(now time.Time) (time.Time, error) {
-	if (f.until == "") == (f.length == 0) {
+	switch {
+	case f.until != "" && f.length != 0:
+		return now, errors.New("--until and --for: give one of them, not both")
+	case f.until == "" && f.length == 0:
 		return now, errors.New("give --until TIME or --for DURATION")
 	}
 	if f.length != 0 {
@@ -130,10 +151,7 @@ func (f *overrideFlags) end(now time.Time) (time.Time, error) {
 // aboutNode makes a command whose arguments are `node` and a name.
 func (f *overrideFlags) aboutNode(cmd *cobra.Command, request func(node string, until *timestamppb.Timestamp) *pb.BrakeRequest) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 2 || args[0] != "node" {
-			return fmt.Errorf("%s needs two arguments: `%s node NAME`", cmd.Name(), cmd.Name())
-		}
-		return nil
+		return objectOf(cmd, args, "node", "NAME")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		until, err := f.end(time.Now())
@@ -157,10 +175,7 @@ func (f *overrideFlags) aboutNode(cmd *cobra.Command, request func(node string, 
 func (f *overrideFlags) aboutBreaker(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgs = []string{"breaker"}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 || args[0] != "breaker" {
-			return fmt.Errorf("%s needs an argument: `%s breaker`", cmd.Name(), cmd.Name())
-		}
-		return nil
+		return objectOf(cmd, args, "breaker")
 	}
 	f.bindAll(cmd)
 	cmd.Flags().StringVar(&f.category, "category", "", "failure category whose retries are held (required)")

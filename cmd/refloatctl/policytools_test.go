@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/refloat/refloat/internal/app"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // started is what init writes, in a directory of its own.
@@ -490,4 +491,12 @@ func TestDocumentedGroupTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctl(t, "test", writeFile(t, dir, "shown_test.yaml", shown)).exits(t, exitFine).prints(t, "1 test in 1 file, 0 failed")
+}
+
+// TestSchemaHelpNamesEachKind: the help of schema names the kinds that there are.
+func TestSchemaHelpNamesEachKind(t *testing.T) {
+	t.Parallel()
+	for _, kind := range policyfile.Kinds() {
+		inProcess(t, "schema", "--help").exits(t, exitFine).prints(t, kind)
+	}
 }

@@ -16,8 +16,9 @@ func newSchema() *cobra.Command {
 		Use:   "schema [KIND]",
 		Short: "Print the JSON Schema of policy files",
 		Long: `Print the JSON Schema (2020-12) of policy files, or of one kind: RetryPolicy (both
-forms), GroupPolicy, Queue or RetrySettings. Editors use it for completion and checks; lint checks more.
-A running API serves it at /schema.json.`,
+forms), GroupPolicy, Queue, RetryBudget or RetrySettings. Editors use it for completion and checks; lint checks more.
+A running API serves it at /schema.json. An editor applies it to one document: in a file of
+several, repeat the line below after each ---.`,
 		Example: `  refloatctl schema > retry-policy.schema.json
   # then, as the first line of a policy file:
   # yaml-language-server: $schema=retry-policy.schema.json`,

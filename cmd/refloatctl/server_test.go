@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/report"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -279,4 +280,29 @@ func TestServerPermission(t *testing.T) {
 	if r := ctlIn(t, []string{"REFLOAT_TOKEN=secret-ops"}, "get", "jobs", "--server", at); r.code != exitEnvironment || !strings.Contains(r.err, "get_jobs") {
 		t.Errorf("without the permission: exit code %d, %q", r.code, r.err)
 	}
+}
+
+// TestDataOfTheEnvironment: REFLOAT_DATA stands for --data in every command that has it, and what the command line names wins.
+func TestDataOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	data := drainedCopy(t)
+	env := []string{"REFLOAT_DATA=" + data}
+	last := jsonLine(t, ctlIn(t, env, "get", "decisions", "--last", "1", "-o", "json").exits(t, exitFine).out)
+	for _, args := range []string{
+		"history", "get policies", "get settings", "get resources", "get budgets", "get breakers", "get nodes", "shadow report", "get jobs", "get partitions",
+		"explain " + last.text("jobId"), "top", "verify", "get queues",
+	} {
+		r := ctlIn(t, env, strings.Fields(args)...)
+		if r.code == exitUsage || strings.Contains(r.err, "is required") {
+			t.Errorf("REFLOAT_DATA=… refloatctl %s: %d, %s", args, r.code, r.err)
+		}
+	}
+	ctlIn(t, env, "shadow", "report", "--log", app.Dir(data).Events(), "--policies", testPolicies).exits(t, exitFine)
+	ctlIn(t, env, "history", "--server", "127.0.0.1:1").exits(t, exitEnvironment).prints(t, "no server answers at 127.0.0.1:1")
+	ctl(t, "history", "--server", "127.0.0.1:1", "--data", data).exits(t, exitUsage).prints(t, "--server and --data name two places")
+	ctl(t, "history").exits(t, exitUsage).prints(t, "--data DIR or --server HOST:PORT is required (or REFLOAT_DATA, REFLOAT_SERVER)")
+	p, _ := served(t, data)
+	ctlIn(t, env, "kill", "retries", "--all", "--reason", "x", "--dry-run").exits(t, exitFine)
+	ctlIn(t, env, "retry", "nosuchjob", "--reason", "x", "--dry-run").exits(t, exitEnvironment).prints(t, "give the whole id")
+	p.ends(t)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit/shadow"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -60,13 +61,19 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 			if err != nil {
 				return err
 			}
-			out := bufio.NewWriter(cmd.OutOrStdout())
+			out, seen := bufio.NewWriter(cmd.OutOrStdout()), f.queue == ""
+			visit := func(show func(*query.ShadowLine) error) func(*query.ShadowLine) error {
+				return func(l *query.ShadowLine) error {
+					seen = seen || l.Queue != nil
+					return show(l)
+				}
+			}
 			if f.output == show.FormJSON {
 				enc := show.JSONLines(out)
-				err = f.read(cmd, filter, func(l *query.ShadowLine) error { return enc.Encode(l) })
+				err = f.read(cmd, filter, visit(func(l *query.ShadowLine) error { return enc.Encode(l) }))
 			} else {
 				var queues []*text.ShadowQueue
-				err = f.read(cmd, filter, func(l *query.ShadowLine) error {
+				err = f.read(cmd, filter, visit(func(l *query.ShadowLine) error {
 					switch {
 					case l.Queue != nil:
 						queues = append(queues, &text.ShadowQueue{ShadowQueue: l.Queue})
@@ -75,15 +82,18 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 						last.Runs = append(last.Runs, l.Run)
 					}
 					return nil
-				})
+				}))
 				if err == nil {
 					err = text.Shadow(out, text.ShadowOf{Queue: f.queue, Since: f.since, Policies: f.policies, Jobs: f.jobs}, queues)
 				}
 			}
-			return errors.Join(err, out.Flush())
+			if err = errors.Join(err, out.Flush()); err == nil && !seen && f.log == "" {
+				err = missing(cmd.Context(), f.answers(nil), &jobdb.Criteria{Queue: f.queue})
+			}
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory, with its job database")
+	bindData(cmd, &f.data, "data directory, with its job database")
 	f.bindJobDB(cmd)
 	f.bindServer(cmd)
 	cmd.Flags().StringVar(&f.log, "log", "", "directory of an events log, as import writes it")
@@ -98,13 +108,17 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 
 func (f *shadowFlags) check() (filter shadow.Filter, err error) {
 	filter.Queue = f.queue
+	line := f.cmd.Flags().Changed
+	if !line("data") && (f.jobDB != "" || f.log != "" || f.policies != "" || line("server")) {
+		f.data = "" // the command line takes precedence
+	}
 	fromDB := f.data != "" || f.jobDB != "" || f.log == "" && f.policies == "" && f.onServer()
 	switch {
 	case f.jobs < 0:
 		return filter, usageError{fmt.Errorf("--jobs %d: use 0 or more", f.jobs)}
 	case fromDB && (f.log != "" || f.policies != "") || !fromDB && (f.log == "" || f.policies == ""):
 		return filter, usageError{errors.New("shadow report needs --data DIR, --job-db URL, --server HOST:PORT, or --log DIR with --policies PATH")}
-	case f.cmd.Flags().Changed("server") && (f.data != "" || f.jobDB != "" || f.log != ""):
+	case line("server") && (f.data != "" || f.jobDB != "" || f.log != ""):
 		return filter, usageError{errors.New("--server and --data, --job-db or --log name two places to ask: give only one")}
 	}
 	filter.Since, err = moment("--since", f.since)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -20,6 +21,10 @@ const simulatedAtOnce = 1000
 // writeSimulated runs a simulation, and writes its jobs, runs and decisions into a new job database, as the ingester writes those of a
 // cluster. What fails leaves no file behind.
 func writeSimulated(ctx context.Context, path string, o simulate.Options) (err error) {
+	path, sqlitePath := strings.CutPrefix(path, "sqlite://")
+	if !sqlitePath && strings.Contains(path, "://") {
+		return usageError{fmt.Errorf("--save %s: want a path, or sqlite:///path", path)}
+	}
 	if _, err := os.Stat(path); err == nil {
 		return usageError{fmt.Errorf("--save %s: it exists, and a simulation is not mixed with other jobs: give a new name", path)}
 	}

@@ -80,7 +80,11 @@ func TestSimulateSave(t *testing.T) {
 			t.Errorf("%d %s are saved, the simulation has %d", lines, table, want)
 		}
 	}
+	d := jsonLine(t, ctl(t, "get", "decisions", "--job-db", "sqlite://"+path, "--limit", "1", "-o", "json").exits(t, exitFine).out)
+	ctl(t, "explain", d.text("jobId"), "--job-db", "sqlite://"+path).exits(t, exitEnvironment).prints(t, "as that of a simulation (simulate --save) has none")
 	ctl(t, save...).exits(t, exitUsage).prints(t, "it exists, and a simulation is not mixed with other jobs")
+	ctl(t, "simulate", "--policies", examplesDir, "--save", "sqlite://"+path).exits(t, exitUsage).prints(t, "it exists, and a simulation")
+	ctl(t, "simulate", "--policies", examplesDir, "--save", "postgres://h/d").exits(t, exitUsage).prints(t, "want a path, or sqlite:///path")
 }
 
 // TestSimulateFiles: the examples are files that can be given back; mistakes in files are named.

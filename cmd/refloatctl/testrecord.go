@@ -181,7 +181,7 @@ func (f *testRecordFlags) groupHistory(cmd *cobra.Command) (h *suite.History, le
 		}
 		return err
 	})
-	return h, 0, f.asked(cmd, groupError(err))
+	return h, 0, f.asked(cmd, f.groupError(cmd.Context(), find, err))
 }
 
 // jobHistory reads the job's history from the job database; nil if no run of it was decided.

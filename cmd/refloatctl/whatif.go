@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/audit/whatif"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
@@ -171,6 +172,9 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkQueue(cmd, results); err != nil {
+		return err
+	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	changed := false
 	for i, r := range results {
@@ -199,6 +203,18 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		return errFinding
 	}
 	return nil
+}
+
+// checkQueue returns an error if nothing was compared because nothing is called as --queue says: "0 of 0 differ" would pass for
+// a check. Where names cannot be looked up, a queue of which nothing was compared is one.
+func (f *whatifFlags) checkQueue(cmd *cobra.Command, results []query.WhatIfResult) error {
+	if f.queue == "" || slices.ContainsFunc(results, func(r query.WhatIfResult) bool { return r.Compared+r.Units > 0 }) {
+		return nil
+	}
+	if f.checkJobs() == nil {
+		return missing(cmd.Context(), f.deployment.answers(nil), &jobdb.Criteria{Queue: f.queue})
+	}
+	return usageError{fmt.Errorf("--queue %q: this history has no failed run of such a queue that could be compared", f.queue)}
 }
 
 // answers is where the question is asked: a server, or the logs that the flags name.

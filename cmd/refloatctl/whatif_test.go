@@ -55,6 +55,18 @@ func TestWhatifSame(t *testing.T) {
 	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).prints(t, "retries fewer: ", "CANDIDATE", "GlobalLimit")
 	inProcess(t, "whatif", "--data", data, "--against", "now", "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).
 		prints(t, "the policies in force with settings.globalMaxRetries=1, against the policies in force: ")
+	// What the policies of --against decide was not decided.
+	versus := inProcess(t, "whatif", "--log", log, "--against", examplesDir, "--policies", testPolicies).exits(t, exitFinding).prints(t, ": in "+examplesDir+", it decides ").out
+	for _, head := range []string{"CAUSE", "  RUN "} {
+		for line := range strings.Lines(versus) {
+			if strings.Contains(line, head) && !strings.Contains(line, filepath.Base(examplesDir)) {
+				t.Errorf("the sides have no names: %s", line)
+			}
+		}
+	}
+	if strings.Contains(versus, "DECIDED") || strings.Contains(versus, ": decided ") {
+		t.Errorf("what candidates would decide is shown as what was decided: %s", versus)
+	}
 	two := inProcess(t, "whatif", "--data", data, "--policies", testPolicies+","+examplesDir, "-o", "json", "--jobs", "1").exits(t, exitFinding).out
 	if lines := strings.Count(two, "\n"); lines != 2 || !strings.Contains(two, `"next":1`) {
 		t.Errorf("%d lines: %.500s", lines, two)

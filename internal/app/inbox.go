@@ -112,7 +112,10 @@ func FeedData(ctx context.Context, d Dir, feed Feed) (total, written int, err er
 	if !errors.Is(err, eventlog.ErrLocked) {
 		return total, written, err
 	}
-	if _, missing := os.Stat(d.Inbox()); missing != nil || feed.Pace > 0 {
+	if feed.Pace > 0 {
+		return 0, 0, fmt.Errorf("%w; what runs there feeds as fast as possible: leave out --pace, or stop it first", err)
+	}
+	if _, missing := os.Stat(d.Inbox()); missing != nil {
 		return 0, 0, fmt.Errorf("%w; or start it with `refloatctl up --feed %s`", err, feed.File)
 	}
 	left, err := leaveInInbox(feed.File, d.Inbox())

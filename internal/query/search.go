@@ -111,21 +111,30 @@ func Missing(ctx context.Context, from Answers, c *jobdb.Criteria) *Invalid {
 		if x.name == "" {
 			continue
 		}
-		var names []string
+		var names []string                          // those with the text in them first
+		having := 0                                 // how many those are
 		for _, text := range []string{x.name, ""} { // if there are many, those with the name are not among the first ones of all
 			found, err := from.Search(ctx, SearchQuestion{Text: text, Kinds: []string{x.kind}, Limit: 1000})
 			if err != nil {
 				return nil
 			}
+			if text != "" {
+				having = len(found.Matches)
+			}
 			for _, m := range found.Matches {
-				names = append(names, m.Name)
+				if !slices.Contains(names, m.Name) {
+					names = append(names, m.Name)
+				}
 			}
 		}
 		if slices.Contains(names, x.name) {
 			continue
 		}
 		use := "there is none"
-		if len(names) > 0 {
+		switch {
+		case having == 1:
+			use = "did you mean " + names[0] + "?"
+		case len(names) > 0:
 			use = "use one such as " + strings.Join(names[:min(len(names), 5)], ", ")
 		}
 		return &Invalid{x.kind, fmt.Errorf("no %s is called %q: %s", x.word, x.name, suggest.Fix(x.name, names, use))}

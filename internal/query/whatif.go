@@ -242,9 +242,21 @@ func (r *WhatIfResult) ChangedRules() []whatif.RuleUse {
 	return list
 }
 
-// RuleUseText says how many of the compared failed runs a rule decided and would decide.
-func RuleUseText(u whatif.RuleUse) string {
-	return fmt.Sprintf("%s: decided %d of them (%d retried), would decide %d (%d retried)", RuleName(u.Policy, u.Rule), u.Decided, u.Retried, u.Candidate, u.WouldRetry)
+// Heads are the heads of what each side makes of a failed run: of what the candidate is compared with, and of the candidate.
+func (r *WhatIfResult) Heads() (against, candidate string) {
+	if r.Against == AgainstDecided {
+		return "Was decided", "Would be"
+	}
+	return SideName(r.Against), r.Candidate
+}
+
+// RuleUseText says how many of the compared failed runs a rule decided, or would decide, on each side.
+func (r *WhatIfResult) RuleUseText(u whatif.RuleUse) string {
+	if r.Against == AgainstDecided {
+		return fmt.Sprintf("%s: decided %d of them (%d retried), would decide %d (%d retried)", RuleName(u.Policy, u.Rule), u.Decided, u.Retried, u.Candidate, u.WouldRetry)
+	}
+	against, candidate := r.Heads()
+	return fmt.Sprintf("%s: in %s, it decides %d of them (retries %d); in %s, %d (retries %d)", RuleName(u.Policy, u.Rule), against, u.Decided, u.Retried, candidate, u.Candidate, u.WouldRetry)
 }
 
 // String implements fmt.Stringer.

@@ -59,6 +59,7 @@ func TestWhatIfForm(t *testing.T) {
 	t.Parallel()
 	d := running(t)
 	const set = "policies.training.rules[oom].retryLimit=2"
+	const otherPolicies = "apiVersion: armadaproject.io/v1\nkind: RetryPolicy\nmetadata: {name: any}\nspec: {defaultAction: Retry, retryLimit: 1}\n---\nkind: RetrySettings\nspec: {defaultPolicyName: any}\n"
 	if resp, body := ask(t, "GET", d.url+"/whatif?"+url.Values{"set": {set}, "queue": {"genomics"}}.Encode(), ""); resp.StatusCode != 200 ||
 		!strings.Contains(body, set+"</textarea>") || !strings.Contains(body, `value="genomics"`) || strings.Contains(body, `id="answer"`) || !strings.Contains(body, "Run what-if") {
 		t.Errorf("an address with fields: %d %s", resp.StatusCode, text(body))
@@ -72,7 +73,10 @@ func TestWhatIfForm(t *testing.T) {
 		{url.Values{"set": {set}}, 200, `<th scope="col" class="num">what happened</th>`},
 		{url.Values{"set": {set}, "against": {"now"}}, 200, `<th scope="col" class="num">the policies in force</th>`},
 		{url.Values{"set": {set}, "against": {"kind: RetrySettings\nspec: {globalMaxRetries: 7}\n"}}, 200, `<th scope="col" class="num">the second candidate</th>`},
+		{url.Values{"policies": {otherPolicies}, "against": {"kind: RetrySettings\nspec: {globalMaxRetries: 7}\n"}}, 200, `<th scope="col">the second candidate</th><th scope="col">the candidate</th>`},
+		{url.Values{"policies": {otherPolicies}, "against": {"kind: RetrySettings\nspec: {globalMaxRetries: 7}\n"}}, 200, "With these policies, against the second candidate</h2>"},
 		{url.Values{"set": {set}, "against": {"kind: Nonsense"}}, 422, "The policies to compare with"},
+		{url.Values{"set": {set}, "queue": {"no-such-queue"}}, 422, "no queue is called &#34;no-such-queue&#34;"},
 		{url.Values{"set": {"nonsense"}}, 422, "set"},
 		{url.Values{"rule": {"policies.training.rules[oom].retryLimit"}}, 422, "Give a limit"},
 		{url.Values{"limit": {"2"}}, 422, "Choose the rule"},
@@ -84,6 +88,9 @@ func TestWhatIfForm(t *testing.T) {
 		resp, body := ask(t, "POST", d.url+"/whatif", c.form.Encode())
 		if resp.StatusCode != c.code || !strings.Contains(body, c.want) || !strings.Contains(body, `<form class="whatif"`) {
 			t.Errorf("%.80s: %d, want %d with %q: %.600s", fmt.Sprint(c.form), resp.StatusCode, c.code, c.want, text(body))
+		}
+		if c.form.Get("against") != "" && c.code == 200 && (strings.Contains(body, "Was decided") || strings.Contains(body, ": decided ")) {
+			t.Errorf("%.80s: what candidates would decide is shown as what was decided: %s", fmt.Sprint(c.form), text(body))
 		}
 	}
 }

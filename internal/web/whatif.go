@@ -11,6 +11,7 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/audit/whatif"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
@@ -99,6 +100,11 @@ func (s *Site) whatIf(p *page) error {
 	if err == nil {
 		results, err = s.Query.WhatIf(p.ctx, asked)
 	}
+	if err == nil && results[0].Compared+results[0].Units == 0 {
+		if bad := query.Missing(p.ctx, &s.Query, &jobdb.Criteria{Queue: asked.Queue}); bad != nil {
+			err = bad
+		}
+	}
 	if invalid := (*query.Invalid)(nil); errors.As(err, &invalid) {
 		shown.Problem = strings.Split(invalid.Error(), "\n")
 		p.status = http.StatusUnprocessableEntity
@@ -116,11 +122,14 @@ func (s *Site) whatIf(p *page) error {
 		if i == whatIfRows {
 			break
 		}
-		shown.Uses = append(shown.Uses, query.RuleUseText(u))
+		shown.Uses = append(shown.Uses, results[0].RuleUseText(u))
 	}
 	shown.Link = link("/whatif", "rule", shown.Rule, "limit", shown.Limit, "set", shown.Set, "against", shown.Against, "queue", shown.Queue, "from", shown.From, "to", shown.To)
-	s.resultTables(shown)
+	shown.resultTables(&results[0])
 	shown.compare(results)
+	if against := results[0].Against; against != query.AgainstDecided {
+		shown.What += ", against " + query.SideName(against)
+	}
 	return p.show("whatif", whatIfTitle, "/whatif", shown)
 }
 
@@ -189,16 +198,16 @@ func (w *whatIfPage) compare(results []query.WhatIfResult) {
 	}
 }
 
-func (s *Site) resultTables(shown *whatIfPage) {
-	r := shown.Result
-	shown.Rows = table{Caption: "What would be decided differently", Columns: columns("Count>", "Queue", "Cause", "Was decided", "Would be"), Empty: "Nothing would be decided differently."}
+func (w *whatIfPage) resultTables(r *query.WhatIfResult) {
+	against, candidate := r.Heads()
+	w.Rows = table{Caption: "What would be decided differently", Columns: columns("Count>", "Queue", "Cause", against, candidate), Empty: "Nothing would be decided differently."}
 	for _, row := range r.Rows[:min(len(r.Rows), whatIfRows)] {
-		shown.Rows.Rows = append(shown.Rows.Rows, []cell{number(row.Count), linked(row.Queue, link("/queue", "name", row.Queue)), text(row.Cause), text(row.Decided), text(row.Candidate)})
+		w.Rows.Rows = append(w.Rows.Rows, []cell{number(row.Count), linked(row.Queue, link("/queue", "name", row.Queue)), text(row.Cause), text(row.Decided), text(row.Candidate)})
 	}
-	shown.Jobs = table{Caption: "Some of these jobs", Columns: columns("Job", "Queue", "Cause", "Was decided", "Would be"), Empty: "None."}
+	w.Jobs = table{Caption: "Some of these jobs", Columns: columns("Job", "Queue", "Cause", against, candidate), Empty: "None."}
 	for i := range r.Jobs {
 		c := &r.Jobs[i]
-		shown.Jobs.Rows = append(shown.Jobs.Rows, []cell{
+		w.Jobs.Rows = append(w.Jobs.Rows, []cell{
 			{Text: c.JobID, Link: jobLink(c.Partition, c.JobID), Class: "mono id"}, text(c.Queue), text(c.Cause), {Text: c.Decided.String(), Class: "why"}, {Text: c.Candidate.String(), Class: "why"},
 		})
 	}

@@ -26,6 +26,9 @@ type Flags struct {
 // URL is the flag that names the cluster. The names of all other flags begin with it.
 const URL = "pulsar"
 
+// ServiceURL is the cluster that the flags name; "": none.
+func (f *Flags) ServiceURL() string { return f.url }
+
 // Other flags that errors name.
 const (
 	flagAdmin     = "pulsar-admin"

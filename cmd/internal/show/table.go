@@ -152,3 +152,11 @@ func (p *Progress) Done() {
 		p.wide = 0
 	}
 }
+
+// Quoted quotes a word for a shell.
+func Quoted(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

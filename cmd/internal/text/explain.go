@@ -14,7 +14,7 @@ import (
 )
 
 // Explanation explains a decision.
-func Explanation(w io.Writer, e *query.Explanation) {
+func Explanation(w io.Writer, e *query.Explanation, p Place) {
 	Case(w, e)
 	for _, o := range e.Overrides {
 		fmt.Fprintln(w, o)
@@ -22,7 +22,7 @@ func Explanation(w io.Writer, e *query.Explanation) {
 	if e.Differs != "" {
 		fmt.Fprintf(w, "\nNote: %s. The job probably ended, was forgotten after the horizon, and was submitted again. The recorded decision above is authoritative.\n", e.Differs)
 	}
-	ByGroup(w, e.ByGroup)
+	ByGroup(w, &e.Job, e.ByGroup, p)
 }
 
 // runOf is the run that an explanation is about.
@@ -185,7 +185,7 @@ func WhatIf(w io.Writer, r *query.WhatIfResult) error {
 	}
 	rules := r.ChangedRules()
 	for _, u := range rules[:min(len(rules), maxKinds)] {
-		fmt.Fprintf(w, "  %s\n", query.OneLine(query.RuleUseText(u)))
+		fmt.Fprintf(w, "  %s\n", query.OneLine(r.RuleUseText(u)))
 	}
 	if more := len(rules) - maxKinds; more > 0 {
 		fmt.Fprintf(w, "  and %s more: -o json lists them\n", plural.Of(more, "rule"))
@@ -197,7 +197,11 @@ func WhatIf(w io.Writer, r *query.WhatIfResult) error {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 	fmt.Fprintln(w)
-	t := show.NewTable(w, "COUNT", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
+	against, candidate := r.Heads()
+	if r.Against == query.AgainstDecided {
+		against, candidate = "DECIDED", "CANDIDATE"
+	}
+	t := show.NewTable(w, "COUNT", "QUEUE", "CAUSE", against, candidate)
 	for _, row := range r.Rows[:min(len(r.Rows), maxKinds)] {
 		t.Row(fmt.Sprint(row.Count), row.Queue, row.Cause, row.Decided, row.Candidate)
 	}
@@ -214,7 +218,7 @@ func WhatIf(w io.Writer, r *query.WhatIfResult) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t = show.NewTable(w, "JOB", "RUN", "QUEUE", "CAUSE", "DECIDED", "CANDIDATE")
+	t = show.NewTable(w, "JOB", "RUN", "QUEUE", "CAUSE", against, candidate)
 	for i := range r.Jobs {
 		c := &r.Jobs[i]
 		t.Row(c.JobID, c.RunID, c.Queue, c.Cause, c.Decided.String(), c.Candidate.String())

@@ -207,12 +207,27 @@ func changesText(history []query.Line) string {
 	return strings.TrimSpace(line)
 }
 
-// ByGroup shows what a job's group did to the job, or why it is in none.
-func ByGroup(w io.Writer, done []query.ByGroup) {
-	if len(done) == 0 {
+// Place is where a command looked, in the flags of the commands that are printed to be copied.
+type Place struct {
+	Flags    string
+	Policies bool // are there, too
+}
+
+// explainGroup is the command that has all records of a group.
+func (p Place) explainGroup(queue, set, group string) string {
+	return fmt.Sprintf("refloatctl explain group %s --queue %s --job-set %s %s", show.Quoted(group), show.Quoted(queue), show.Quoted(set), p.Flags)
+}
+
+// ByGroup shows what a job's group did to the job, or why it is in none, and what orders did. j is nil if that is unknown.
+func ByGroup(w io.Writer, j *query.Job, done []query.ByGroup, p Place) {
+	switch {
+	case len(done) == 0:
 		return
+	case j != nil && j.Group != "":
+		fmt.Fprintf(w, "\n%s about the job; those of its whole group: %s\n", show.Bold(w, "Records"), p.explainGroup(j.Queue, j.JobSet, j.Group))
+	default:
+		fmt.Fprintf(w, "\n%s about the job\n", show.Bold(w, "Records"))
 	}
-	fmt.Fprintf(w, "\n%s about the job (`refloatctl explain group` has all of them)\n", show.Bold(w, "Records of its group"))
 	for _, d := range done {
 		if d.At == "" {
 			fmt.Fprintf(w, "  %s\n", query.OneLine(d.Text))
@@ -234,7 +249,7 @@ func Sum(g *query.Group) (sum query.Unit) {
 }
 
 // Group prints a group with its story and its units.
-func Group(w io.Writer, g *query.Group) error {
+func Group(w io.Writer, g *query.Group, p Place) error {
 	by := "a gang without a group policy"
 	if g.Policy != "" {
 		by = "group policy " + query.OneLine(g.Policy)
@@ -255,7 +270,7 @@ func Group(w io.Writer, g *query.Group) error {
 			fmt.Fprintf(w, "  part %s: %s\n", query.OneLine(g.Parts[i].Name), query.OneLine(strings.Join(rules, "; ")))
 		}
 	}
-	if err := groupStory(w, g.Story); err != nil {
+	if err := groupStory(w, g, p); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -271,7 +286,8 @@ func Group(w io.Writer, g *query.Group) error {
 }
 
 // groupStory prints what happened in a group, and what became of its members in each generation.
-func groupStory(w io.Writer, s *query.GroupStory) error {
+func groupStory(w io.Writer, g *query.Group, p Place) error {
+	s := g.Story
 	if s == nil {
 		return nil
 	}
@@ -284,12 +300,12 @@ func groupStory(w io.Writer, s *query.GroupStory) error {
 			}
 		}
 		if i == 0 && s.LeftOut > 0 {
-			fmt.Fprintf(w, "  and %s more: `refloatctl explain group` has them\n", plural.Of(uint64(s.LeftOut), "end of a unit", "ends of units"))
+			fmt.Fprintf(w, "  and %s more: %s\n", plural.Of(uint64(s.LeftOut), "end of a unit", "ends of units"), p.explainGroup(g.Queue, g.JobSet, g.Group))
 		}
 	}
-	if t := s.Ended(); t != nil {
+	if t := s.Ended(); t != nil && p.Policies {
 		d := t.Record.Decision
-		fmt.Fprintf(w, "  What would have changed it: refloatctl explain %s --run %d --why-not Retry\n", query.OneLine(d.JobID), d.RunIndex)
+		fmt.Fprintf(w, "  What would have changed it: refloatctl explain %s --run %d --why-not Retry %s\n", show.Quoted(query.OneLine(d.JobID)), d.RunIndex, p.Flags)
 	}
 	if len(s.Members) == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package policyfile
 
-// fieldText documents one field of the files: the single source of `refloatctl explain-field`, of the descriptions
+// fieldText documents one field of the files: the single source of `refloatctl explain field`, of the descriptions
 // in the JSON Schema and of the table in docs/reference/fields.md.
 type fieldText struct {
 	at      string // suffix of its path, preceded by a kind where that matters
