@@ -44,7 +44,8 @@ func TestBreakerCounts(t *testing.T) {
 	from := &holding{
 		decisions: []audit.Decision{{JobID: "a"}, {JobID: "b"}, {JobID: "b"}, {JobID: "c"}, {JobID: "d"}, {JobID: "e", Superseded: true}, {JobID: "f", Shadow: true}},
 		jobs: []query.Job{
-			{JobID: "a", RetryAfter: until.Format(time.RFC3339Nano)}, {JobID: "b", RetryAfter: until.Add(time.Minute).Format(time.RFC3339Nano)},
+			{JobID: "a", RetryAfter: until.Format(time.RFC3339Nano)},
+			{JobID: "b", RetryAfter: until.Add(time.Minute).Format(time.RFC3339Nano)},
 			{JobID: "c", RetryAfter: until.Add(-time.Minute).Format(time.RFC3339Nano)},
 		},
 	}

@@ -45,7 +45,7 @@ var plantedBugs = []struct {
 	{"canaries are of the jobs that ran most", planted.Patch{"breaker.go", "cmp.Compare(x.Runs, y.Runs)", "cmp.Compare(y.Runs, x.Runs)"}},
 	{"a run that never began is the longest", planted.Patch{"breaker.go", " && !e.Pending && e.Time", " && e.Time"}},
 	{"queues take turns though the canaries of one passed", planted.Patch{"breaker.go", " || b.passed[o.Category] > since(o)", ""}},
-	{"what led to a breaker counts twice", planted.Patch{"breaker.go", "			after = was.Until //", "			after = 0 * was.Until //"}},
+	{"what led to a breaker counts twice", planted.Patch{"breaker.go", "from = max(from, was.Until) //", "from = max(from, 0*was.Until) //"}},
 	{"a breaker that holds nothing stays open", planted.Patch{"breaker.go", "case max(o.Since, w.lastOf(c, now)) > now-int64(p.Window):", "case true:"}},
 }
 

@@ -75,8 +75,10 @@ func (w *Window) Add(e *End) {
 	}
 }
 
-// Has says whether the end of a run was added and not yet forgotten; HasStart, whether the run goes on, or ended.
-func (w *Window) Has(run string) bool      { return w.runs[run] }
+// Has says whether the end of a run was added and not yet forgotten.
+func (w *Window) Has(run string) bool { return w.runs[run] }
+
+// HasStart says so of a run that goes on, or has ended.
 func (w *Window) HasStart(run string) bool { return w.runs[run] || w.going[run].Run != "" }
 
 // Forget forgets a run that goes on, which ended in a way that says nothing.
