@@ -161,7 +161,7 @@ func TestKill(t *testing.T) {
 	at("resume", "retries", "--queue", "genomics", "--reason", "x").exits(t, exitFine)
 	at("resume", "retries", "--all", "--reason", "fixed").exits(t, exitFine)
 	at("pause", "retries", "--all", "--until", "2199-01-01T00:00:00Z", "--reason", "storage").exits(t, exitFine).prints(t, "paused until 2199-01-01T00:00:00Z")
-	at("history").exits(t, exitFine).prints(t, "all overrides removed", "files of "+policies)
+	at("history").exits(t, exitFine).prints(t, "no longer: retries of queue genomics are killed", "no longer: retries of all queues are killed", "files of "+policies)
 	p.ends(t)
 	before := codesSince(t, data, 0)
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("preempted"), "--exit-when-drained").exits(t, exitFine)

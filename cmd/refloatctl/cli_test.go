@@ -189,7 +189,7 @@ func TestExitCodes(t *testing.T) {
 		{"shadow report since the future", "shadow report --data " + data + " --since -1h", exitUsage, "want a duration"},
 		{"shadow report in another form", "shadow report -o yaml --data " + data, exitUsage, `-o "yaml"`},
 		{"shadow report of -1 jobs", "shadow report --jobs -1 --data " + data, exitUsage, "use 0 or more"},
-		{"shadow report of no queue", "shadow report --queue nobody --since 1h --data " + data, exitFine, "no failed run was decided in shadow in queue nobody since 1h"},
+		{"shadow report of no queue", "shadow report --queue nobody --since 1h --data " + data, exitUsage, `no queue is called "nobody"`},
 		{"shadow report of no data", "shadow report --data " + empty, exitEnvironment, "there is no job database yet"},
 		{"shadow report of no log", "shadow report --log " + nowhere + "-too --policies " + testPolicies, exitEnvironment, "no Refloat data"},
 

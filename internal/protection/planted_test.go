@@ -17,7 +17,7 @@ var plantedBugs = []struct {
 }{
 	{"a success does not end what speaks against a node", planted.Patch{"judge.go", "		if end.Succeeded {\n			break\n", "		if end.Succeeded {\n			continue\n"}},
 	{"runs count in the order in which they ended", planted.Patch{"judge.go", "cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Time, b.Time)", "cmp.Or(cmp.Compare(a.Time, b.Time)"}},
-	{"of one queue all jobs count", planted.Patch{"judge.go", "ofQueue[end.Queue] == most || ", ""}},
+	{"of one queue all jobs count", planted.Patch{"judge.go", "ofQueue[end.Queue] == most || ", "most < 0 || "}},
 	{"a job counts with each of its runs", planted.Patch{"judge.go", "slices.Contains(e.jobs, end.Job) || ", ""}},
 	{"what fails everywhere counts", planted.Patch{"judge.go", " || shares.failsEverywhere(end) {", " {"}},
 	{"a node speaks for its own jobs", planted.Patch{"judge.go", "		other.ends--\n		if s.on[place{of, e.Node}].fails() {\n			other.failures--\n		}\n", ""}},
@@ -35,7 +35,7 @@ var plantedBugs = []struct {
 	{"an end that is added twice counts twice", planted.Patch{"window.go", " || w.runs[e.Run] {", " {"}},
 	{"a window holds any number of ends", planted.Patch{"window.go", "max(0, len(w.ends)-MaxEnds)", "0"}},
 	{"any number of nodes is known", planted.Patch{"window.go", "ok || len(w.nodes) < maxNodes", "ok || true"}},
-	{"nodes are known for ever", planted.Patch{"window.go", "			delete(w.nodes, node)\n", ""}},
+	{"nodes are known for ever", planted.Patch{"window.go", "			delete(w.nodes, node)\n", "			_ = node\n"}},
 	{"a queue that mostly succeeds is held", planted.Patch{"breaker.go", " && 2*of.failed >= of.all {", " {"}},
 	{"half of the canaries close a breaker", planted.Patch{"breaker.go", "4*pr.passed >= 3*pr.sent:", "2*pr.passed >= pr.sent:"}},
 	{"all that is held starts as canaries", planted.Patch{"breaker.go", "jobs[:min(len(jobs), int(p.Canaries))]", "jobs"}},
