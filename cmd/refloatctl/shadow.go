@@ -87,10 +87,12 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
 					err = text.Shadow(out, text.ShadowOf{Queue: f.queue, Since: f.since, Policies: f.policies, Jobs: f.jobs}, queues)
 				}
 			}
-			if err = errors.Join(err, out.Flush()); err == nil && !seen && f.log == "" {
-				err = missing(cmd.Context(), f.answers(nil), &jobdb.Criteria{Queue: f.queue})
+			if err == nil && !seen && f.log == "" {
+				if err := missing(cmd.Context(), f.answers(nil), &jobdb.Criteria{Queue: f.queue}); err != nil {
+					return err
+				}
 			}
-			return err
+			return errors.Join(err, out.Flush())
 		},
 	}
 	bindData(cmd, &f.data, "data directory, with its job database")

@@ -274,6 +274,24 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
+// TestForgottenNodes: of a node that has had no run for a day, no share is taken.
+func TestForgottenNodes(t *testing.T) {
+	w := newWorld(t)
+	w.p.Share = 100 // one of ten
+	for i := range 100 {
+		w.ends(0, fmt.Sprintf("q%d/s/%d", i%2, i), "ok", fmt.Sprintf("node-%d", i))
+	}
+	for i := range 20 {
+		w.ends(25*time.Hour, fmt.Sprintf("q%d/s/again-%d", i%2, i), "ok", fmt.Sprintf("good-%d", i%6))
+	}
+	for _, node := range []string{"bad-1", "bad-2"} {
+		w.hole(25*time.Hour, node)
+	}
+	if got := w.judge(25*time.Hour + time.Minute); len(got) != 1 {
+		t.Errorf("%d suspects of eight nodes", len(got))
+	}
+}
+
 // TestClocks: ends that a clock dates years ahead or back say nothing, and do not keep the guard from seeing what is true.
 func TestClocks(t *testing.T) {
 	const years = 3 * 365 * 24 * time.Hour
