@@ -73,7 +73,7 @@ is derived from the logs, which takes as long as reading them.`,
 	cmd.Flags().StringVar(&f.whyNot, "why-not", "", "find the smallest changes after which the decision would have been another one: Retry, Fail or Ignore")
 	complete(cmd, "why-not", whynot.Outcomes()...)
 	addOutput(cmd, &f.output)
-	cmd.AddCommand(newExplainGroup(), newExplainJobSet(), newExplainQueue(), newExplainField())
+	cmd.AddCommand(newExplainBreaker(), newExplainBudget(), newExplainField(), newExplainGroup(), newExplainJobSet(), newExplainNode(), newExplainQueue())
 	completeArg(cmd, &f.deployment, jobIDs)
 	return cmd
 }

@@ -72,8 +72,11 @@ func budgetUseOf(u *policy.BudgetUse) *BudgetUse {
 // String says it in words.
 func (u *BudgetUse) String() string {
 	s := fmt.Sprintf("%s %s: %d left before, for %s in its window", u.Effect, u.Name, u.Left, plural.Of(int(u.FirstRuns), "first run"))
-	if u.Effect != policy.BudgetGranted.String() {
+	switch u.Effect {
+	case policy.BudgetDelayed.String():
 		s += "; granted at " + u.GrantedAt
+	case policy.BudgetExhausted.String():
+		s += "; it would grant the next one at " + u.GrantedAt
 	}
 	if u.Shadow {
 		s += " (in shadow: nothing is held back)"
