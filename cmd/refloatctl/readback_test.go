@@ -313,7 +313,7 @@ func (r *reader) group(lines []string) {
 
 func (r *reader) counts(lines []string) {
 	const budget = `  budget: (?P<budgetEffect>Budget[A-Za-z]+) (?P<budget>.+): (?P<budgetLeft>\d+) left before, for (?P<budgetFirsts>\d+) first runs? in its window` +
-		`(?:; granted at (?P<budgetAt>\S+))?(?P<budgetInShadow> \(in shadow: nothing is held back\))?`
+		`(?:; (?:granted|it would grant the next one) at (?P<budgetAt>\S+))?(?P<budgetInShadow> \(in shadow: nothing is held back\))?`
 	for _, line := range lines {
 		if r.match(line, budget) {
 			if _, ok := r.facts["budgetInShadow"]; ok {

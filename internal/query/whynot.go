@@ -200,12 +200,17 @@ func (s *Source) budgetOf(ctx context.Context, b *Basis) (*whynot.Budget, error)
 			use.Was = have
 		}
 	}
-	err := s.Jobs(ctx, func(q jobdb.Queries) error {
+	if s.Logs != nil {
+		return use, s.Logs(ctx, func(logs audit.Logs) error {
+			use.Partitions = uint32(logs.Decisions.Partitions())
+			return nil
+		})
+	}
+	return use, s.Jobs(ctx, func(q jobdb.Queries) error { // of partitions of which nothing was applied yet, there is no position
 		positions, err := q.Positions()
 		use.Partitions = uint32(len(positions))
 		return err
 	})
-	return use, err
 }
 
 // memberBefore returns the failed member with its unit and its group as they were before a decision: as the records before it
