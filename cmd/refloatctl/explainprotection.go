@@ -56,11 +56,15 @@ func (c *client) where() string {
 // storyGenerations is how many generations a story looks at: the newest.
 const storyGenerations = 1000
 
-// pastOf returns the generations in which overrides of some kind began or ended.
-func pastOf(ctx context.Context, c pb.PoliciesClient, of func(*policyfile.Override) bool) (past []overrideStep, err error) {
+// overridesOf returns all overrides, and the generations in which some of them began or ended.
+func overridesOf(ctx context.Context, c pb.PoliciesClient, of func(*policyfile.Override) bool) (now []*pb.BrakeState, past []overrideStep, err error) {
+	list, err := c.List(ctx, &pb.ListRequest{})
+	if err != nil {
+		return nil, nil, err
+	}
 	h, err := c.History(ctx, &pb.HistoryRequest{Limit: storyGenerations})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	overridesIn := func(i int) (all []policylog.Override) {
 		if i == len(h.Generations) {
@@ -82,7 +86,7 @@ func pastOf(ctx context.Context, c pb.PoliciesClient, of func(*policyfile.Overri
 			past = append(past, overrideStep{g.Generation, rfc3339(g.Time), o.Effect(), o.Author, o.Reason})
 		}
 	}
-	return past, nil
+	return list.Brakes, past, nil
 }
 
 // explainProtection returns a command that tells the story of what its argument names.
@@ -153,15 +157,12 @@ select one.`, func(cmd *cobra.Command) {
 			of := func(o *policyfile.Override) bool {
 				return o.Category == category && (queue == "" || o.Queue == queue) && (subcategory == "" || o.Subcategory == subcategory)
 			}
-			s := &protectionStory{About: "Breakers of category " + category}
-			list, err := c.List(ctx, &pb.ListRequest{})
-			if err == nil {
-				s.Past, err = pastOf(ctx, c, of)
-			}
+			now, past, err := overridesOf(ctx, c, of)
 			if err != nil {
 				return nil, err
 			}
-			for _, b := range breakersOf(list.Brakes, time.Now().UnixNano()) {
+			s := &protectionStory{About: "Breakers of category " + category, Past: past}
+			for _, b := range breakersOf(now, time.Now().UnixNano()) {
 				if !of(&b.override.Override) {
 					continue
 				}
@@ -171,15 +172,16 @@ select one.`, func(cmd *cobra.Command) {
 				} else if n := b.breakerCounts; n != nil {
 					s.Now = append(s.Now, fmt.Sprintf("it is %s: it holds %s; %d that it held have started and are not held again, %d failed again", n.State, plural.Of(n.Held, "retry"), n.Started, n.Failed))
 				}
-				scope := []string{"--all"}
+				held, scope := []string(nil), []string{"--all"}
 				if b.Queue != "" {
 					scope = []string{"--queue", b.Queue}
+					held = scope
 				}
 				if b.Subcategory != "" {
 					scope = append(scope, "--subcategory", b.Subcategory)
 				}
 				s.Do = append(s.Do,
-					step("list what it held", "get", "decisions", "--code", policy.BreakerHeld.String(), "--category", b.Category, "--since", b.Since),
+					step("list what it held", append([]string{"get", "decisions", "--code", policy.BreakerHeld.String(), "--category", b.Category, "--since", b.Since}, held...)...),
 					step("try one of these", "start", "JOB", "--reason", "is it back?"),
 					step("close it", append([]string{"close", "breaker", "--category", b.Category}, append(scope, "--reason", "it is back")...)...))
 			}
@@ -187,7 +189,7 @@ select one.`, func(cmd *cobra.Command) {
 				s.Now = []string{"none is open by an override"}
 				s.Do = []copied{step("open one", "open", "breaker", "--category", category, "--all", "--for", "30m", "--reason", "TEXT")}
 			}
-			if len(s.Past) == 0 {
+			if len(past) == 0 {
 				if bad := query.Missing(ctx, jobs, &jobdb.Criteria{Category: category, Queue: queue}); bad != nil {
 					return nil, usageError{bad.Err}
 				}
@@ -207,18 +209,14 @@ func step(what string, words ...string) copied {
 func newExplainNode() *cobra.Command {
 	return explainProtection("node", "NAME", "Explain why retries avoid a node, and what fails there",
 		`Tell of a node: whether retries avoid it or it is trusted, why, until when and since when, with what
-the guard saw; and the newest failed runs there, by queue and cause.`, func(*cobra.Command) {},
+the guard saw; and the causes of the newest failed runs there.`, func(*cobra.Command) {},
 		func(ctx context.Context, c pb.PoliciesClient, jobs query.Answers, node string) (*protectionStory, error) {
-			s := &protectionStory{About: "Node " + node}
-			list, err := c.List(ctx, &pb.ListRequest{})
-			if err == nil {
-				s.Past, err = pastOf(ctx, c, func(o *policyfile.Override) bool { return o.Node == node })
-			}
+			now, past, err := overridesOf(ctx, c, func(o *policyfile.Override) bool { return o.Node == node })
 			if err != nil {
 				return nil, err
 			}
-			avoided := false
-			for _, b := range list.Brakes {
+			s, avoided := &protectionStory{About: "Node " + node, Past: past}, false
+			for _, b := range now {
 				if o := api.OverrideOf(b); o.Node == node && !o.Over(time.Now().UnixNano()) {
 					s.Now = append(s.Now, query.OverrideText(o))
 					avoided = o.AvoidedUntil != 0
@@ -227,16 +225,14 @@ the guard saw; and the newest failed runs there, by queue and cause.`, func(*cob
 			if len(s.Now) == 0 {
 				s.Now = []string{"no override says that retries avoid it, or that it is trusted"}
 			}
-			of := &query.List{Criteria: jobdb.Criteria{Node: node, States: []uint8{uint8(jobdb.RunFailed)}}, Limit: 1000}
+			of := &query.List{Criteria: jobdb.Criteria{Node: node, States: []uint8{uint8(jobdb.RunFailed)}}, Sort: "-ended", Limit: 1000}
 			causes, n := map[string]int{}, 0
-			if _, err := jobs.ListRuns(ctx, of, func(r *query.Run) error {
+			_, err = jobs.ListRuns(ctx, of, func(r *query.Run) error {
 				causes[r.Error+" "+r.Category]++
 				n++
 				return nil
-			}); err != nil {
-				s.Now = append(s.Now, "what failed there is not known: "+err.Error())
-			}
-			if n == 0 && len(s.Past) == 0 {
+			})
+			if n == 0 && len(past) == 0 {
 				if bad := query.Missing(ctx, jobs, &jobdb.Criteria{Node: node}); bad != nil {
 					return nil, usageError{bad.Err}
 				}
@@ -246,7 +242,14 @@ the guard saw; and the newest failed runs there, by queue and cause.`, func(*cob
 				parts = append(parts, fmt.Sprintf("%d × %s", n, strings.TrimSpace(cause)))
 			}
 			slices.Sort(parts)
-			s.Now = append(s.Now, strings.TrimSuffix(fmt.Sprintf("of the newest runs there, %d failed: %s", n, strings.Join(parts, ", ")), ": "))
+			switch {
+			case err != nil:
+				s.Now = append(s.Now, "what failed there is not known: "+err.Error())
+			case n == 0:
+				s.Now = append(s.Now, "no run failed there")
+			default:
+				s.Now = append(s.Now, fmt.Sprintf("failed runs there, of the newest %d at most: %s", of.Limit, strings.Join(parts, ", ")))
+			}
 			if avoided {
 				s.Do = append(s.Do, step("end that", "trust", "node", node, "--for", "24h", "--reason", "mended"), copied{"kubectl cordon " + show.Quoted(node), "keep first runs away too"})
 			} else {
