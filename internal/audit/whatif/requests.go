@@ -1,8 +1,10 @@
 package whatif
 
 import (
+	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events"
@@ -13,10 +15,11 @@ import (
 
 // requests are what the jobs of a partition request that are not over.
 type requests struct {
-	jobs     map[string]*requested
-	distinct map[jobdb.Requests]*jobdb.Requests // many jobs request the same
-	o        *Options
-	sweepAt  int
+	jobs    map[string]*requested
+	shapes  map[string]*jobdb.Requests // by what shapeOf returns: many jobs request the same
+	shape   []byte                     // of the last submission
+	o       *Options
+	sweepAt int
 }
 
 type requested struct {
@@ -25,7 +28,7 @@ type requested struct {
 }
 
 func newRequests(o *Options) *requests {
-	return &requests{jobs: map[string]*requested{}, distinct: map[jobdb.Requests]*jobdb.Requests{}, o: o, sweepAt: 1024}
+	return &requests{jobs: map[string]*requested{}, shapes: map[string]*jobdb.Requests{}, o: o, sweepAt: 1024}
 }
 
 // of returns what a job requests; nil: it is unknown.
@@ -54,6 +57,10 @@ func (r *requests) message(seq *events.Sequence) {
 
 // read reads what a job requests from its submission.
 func (r *requests) read(ev *events.Event) *jobdb.Requests {
+	r.shape = appendShape(r.shape[:0], ev.Raw, toContainers)
+	if found, ok := r.shapes[string(r.shape)]; ok {
+		return found
+	}
 	var full pb.Event
 	if (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(ev.Raw, &full) != nil {
 		return nil
@@ -62,17 +69,42 @@ func (r *requests) read(ev *events.Event) *jobdb.Requests {
 	if job == nil {
 		job = full.GetKnownJob()
 	}
+	if len(r.shapes) >= r.sweepAt {
+		clear(r.shapes)
+	}
 	found := sink.RequestsOf(job)
-	if found == nil {
-		return nil
-	}
-	if r.distinct[*found] == nil {
-		if len(r.distinct) >= r.sweepAt {
-			clear(r.distinct)
+	r.shapes[string(r.shape)] = found
+	return found
+}
+
+// toContainers leads from an Event to what its pod's containers request: a job that is submitted or known, its main object, the
+// pod's specification, its containers and its init containers, and of them the resources and the policy of restarts.
+var toContainers = [][]protowire.Number{{1, 1002}, {5}, {2}, {1}, {2, 20}, {8, 24}}
+
+// appendShape appends the fields at the end of a path of fields, as they are encoded, each group of them after the tag of the one
+// that they are in. Jobs of the same shape request the same.
+func appendShape(shape, message []byte, path [][]protowire.Number) []byte {
+	for len(message) > 0 {
+		number, typ, tag := protowire.ConsumeTag(message)
+		if tag < 0 {
+			return shape // which the decoder has refused
 		}
-		r.distinct[*found] = found
+		n := protowire.ConsumeFieldValue(number, typ, message[tag:])
+		if n < 0 {
+			return shape
+		}
+		field := message[:tag+n]
+		message = message[tag+n:]
+		switch {
+		case typ != protowire.BytesType || !slices.Contains(path[0], number):
+		case len(path) == 1:
+			shape = append(shape, field...)
+		default:
+			inner, _ := protowire.ConsumeBytes(field[tag:])
+			shape = appendShape(append(shape, field[:tag]...), inner, path[1:])
+		}
 	}
-	return r.distinct[*found]
+	return shape
 }
 
 // done forgets the jobs that a message ends, and those that the state has forgotten, too.
