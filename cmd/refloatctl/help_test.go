@@ -61,13 +61,15 @@ func TestConnectionIsDocumentedOnce(t *testing.T) {
 	}
 }
 
-// TestExportOfUnknownName: a file whose name says that it is something else than CSV or Parquet is not written.
+// TestExportOfUnknownName: a file whose name does not say that it is CSV or Parquet is not written.
 func TestExportOfUnknownName(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "x.xlsx")
-	printed := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
-	if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
-		t.Errorf("it printed %s", printed)
+	for _, name := range []string{"x.xlsx", "x"} {
+		out := filepath.Join(t.TempDir(), name)
+		printed := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
+		if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
+			t.Errorf("--out %s: it printed %s", name, printed)
+		}
 	}
 	ctl(t, "export", "jobs", "--server", "127.0.0.1:1").exits(t, exitUsage).prints(t, "give --data DIR or --job-db URL instead of --server")
 }
