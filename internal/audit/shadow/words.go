@@ -13,10 +13,10 @@ func (n *Jobs) Sentences(fails bool) []string {
 	case n.RanAgain > 0:
 		s := fmt.Sprintf("Armada reran %s that Refloat would have failed, of which %s succeeded", countOf(n.RanAgain, "job"), someOf(n.ThenSucceeded))
 		if n.ThenOpen > 0 {
-			s += fmt.Sprintf(" and %s are not over", grouped(n.ThenOpen))
+			s += fmt.Sprintf(" and %s not yet over", grouped(n.ThenOpen))
 		}
 		if n.ThenSucceeded > 0 {
-			s += fmt.Sprintf(": in Enforce mode these %s would not have succeeded", grouped(n.ThenSucceeded))
+			s += fmt.Sprintf(": in Enforce mode the %s that succeeded would have failed", grouped(n.ThenSucceeded))
 		}
 		all = append(all, s+".")
 	case fails:
