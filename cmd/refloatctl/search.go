@@ -21,7 +21,7 @@ func newSearch() *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
 		Use:   "search TEXT (--data DIR | --job-db URL | --server HOST:PORT)",
-		Short: "Find jobs, job sets, groups, queues, nodes, policies and rules by a part of their names",
+		Short: "Find jobs, job sets, groups, queues, nodes, categories, policies and rules by a part of their names",
 		Long: `Find jobs by the beginning of their ids or of the names of their pods, and queues, job
 sets, groups (a gang without a group is one), nodes, Armada's error categories, policies
 and rules by any part of their names, whatever the case. Names that begin with TEXT come

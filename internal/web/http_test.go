@@ -212,8 +212,11 @@ func TestSearch(t *testing.T) {
 	if resp, body := ask(t, "GET", d.url+"/search?q=01m7", ""); resp.StatusCode != 200 || strings.Count(body, "<tr>") != 51 {
 		t.Errorf("many matches: %d with %d rows", resp.StatusCode, strings.Count(body, "<tr>"))
 	}
-	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") {
+	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") || strings.Contains(body, "exit code") {
 		t.Error("no match is not said")
+	}
+	if _, body := ask(t, "GET", d.url+"/search?q=137137", ""); !strings.Contains(body, "No list selects by exit code") {
+		t.Error("of a number, it is not said where exit codes are found")
 	}
 }
 
@@ -226,6 +229,7 @@ func TestSearchKinds(t *testing.T) {
 		{"GENOMIC", "queue", "/queue?name=genomics"},
 		{"raining", "policy", "/policy?name=training"},
 		{"oo", "rule", "/decisions?rule=oom"},
+		{"INFRASTRUCT", "category", "/runs?category=infrastructure"},
 	} {
 		resp, _ := ask(t, "GET", d.url+"/search?"+url.Values{"q": {c.q}, "kind": {c.kind}}.Encode(), "")
 		to := resp.Header.Get("Location")
