@@ -215,7 +215,7 @@ func TestSearch(t *testing.T) {
 	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") || strings.Contains(body, "exit code") {
 		t.Error("no match is not said")
 	}
-	if _, body := ask(t, "GET", d.url+"/search?q=137137", ""); !strings.Contains(body, "No list selects by exit code") {
+	if _, body := ask(t, "GET", d.url+"/search?q=137137", ""); !strings.Contains(body, "No rule in force lists it as an exit code") {
 		t.Error("of a number, it is not said where exit codes are found")
 	}
 }
@@ -229,6 +229,7 @@ func TestSearchKinds(t *testing.T) {
 		{"GENOMIC", "queue", "/queue?name=genomics"},
 		{"raining", "policy", "/policy?name=training"},
 		{"oo", "rule", "/decisions?rule=oom"},
+		{"134", "rule", "/decisions?rule=signalled"},
 		{"INFRASTRUCT", "category", "/runs?category=infrastructure"},
 	} {
 		resp, _ := ask(t, "GET", d.url+"/search?"+url.Values{"q": {c.q}, "kind": {c.kind}}.Encode(), "")
