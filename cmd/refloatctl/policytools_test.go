@@ -62,7 +62,7 @@ func TestInit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, doc := range strings.Split(string(data), "---\n") {
+		for doc := range strings.SplitSeq(string(data), "---\n") {
 			if !strings.HasPrefix(doc, "# yaml-language-server: $schema="+schemaFile+"\n") {
 				t.Errorf("%s: a document does not name the schema: %.100s", name, doc)
 			}
