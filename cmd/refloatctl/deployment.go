@@ -56,13 +56,13 @@ func (d *deployment) serverOnLine() bool {
 	if d.pulsar == nil { // there are no settings
 		return d.cmd.Flags().Changed("server")
 	}
-	return slices.Contains(d.line, "server")
+	return d.named("server")
 }
 
 // checkServer returns a usage error if a server and something else are to answer.
 func (d *deployment) checkServer() error {
 	for _, name := range []string{"data", "job-db", pulsarflags.URL} {
-		if slices.Contains(d.line, name) {
+		if d.named(name) {
 			return usageError{fmt.Errorf("--server and --%s name two places to ask: give only one", name)}
 		}
 	}
@@ -94,7 +94,7 @@ func (d *deployment) bindPulsar(cmd *cobra.Command) {
 		if err := loadSettings(cmd); err != nil {
 			return err
 		}
-		data, cluster := slices.Contains(d.line, "data"), slices.Contains(d.line, pulsarflags.URL)
+		data, cluster := d.named("data"), d.named(pulsarflags.URL)
 		switch {
 		case data && !cluster:
 			return cmd.Flags().Set(pulsarflags.URL, "") // the command line takes precedence
@@ -113,6 +113,11 @@ func hidePulsar(cmd *cobra.Command) {
 			f.Hidden = true
 		}
 	})
+}
+
+// named reports whether the command line has one of the flags: what else names a deployment may be of other commands.
+func (d *deployment) named(flags ...string) bool {
+	return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(d.line, flag) })
 }
 
 // onPulsar reports whether the logs are topics.

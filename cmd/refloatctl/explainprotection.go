@@ -167,10 +167,10 @@ select one.`, func(cmd *cobra.Command) {
 					continue
 				}
 				s.Now = append(s.Now, query.OverrideText(*b.override))
-				if err := b.count(ctx, jobs); err != nil {
+				if n, err := query.CountBreaker(ctx, jobs, b.override); err != nil {
 					s.Now = append(s.Now, "what it holds is not known: "+err.Error())
-				} else if n := b.breakerCounts; n != nil {
-					s.Now = append(s.Now, fmt.Sprintf("it is %s: it holds %s; %d that it held have started and are not held again, %d failed again", n.State, plural.Of(n.Held, "retry"), n.Started, n.Failed))
+				} else if n != nil {
+					s.Now = append(s.Now, n.Text())
 				}
 				held, scope := []string(nil), []string{"--all"}
 				if b.Queue != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -113,7 +112,7 @@ func (f *exportFlags) bindExport(cmd *cobra.Command, list string) {
 	for _, name := range []string{"watch", "every", "continue", "output", "server"} {
 		_ = cmd.Flags().MarkHidden(name)
 	}
-	cmd.Flags().StringVar(&f.format, "format", "", "parquet or csv (default: by the name of --out, else csv)")
+	cmd.Flags().StringVar(&f.format, "format", "", "parquet or csv (default: by the ending of --out; csv on stdout)")
 	cmd.Flags().StringVar(&f.out, "out", "", "file to write, which must not exist; default: stdout")
 	cmd.Flags().BoolVar(&f.raw, "csv-raw", false, "leave texts as they are in CSV, also those that a spreadsheet takes for formulas")
 	complete(cmd, "format", formatParquet, formatCSV)
@@ -128,9 +127,12 @@ func (f *exportFlags) checkExport() (err error) {
 		return usageError{errors.New("export reads the job database itself: give --data DIR or --job-db URL instead of --server")}
 	}
 	if f.format == "" {
-		f.format = cmp.Or(strings.TrimPrefix(filepath.Ext(f.out), "."), formatCSV)
+		f.format = formatCSV
+		if f.out != "" {
+			f.format = strings.TrimPrefix(filepath.Ext(f.out), ".")
+		}
 		if f.format != formatCSV && f.format != formatParquet {
-			return usageError{fmt.Errorf("--out %s: neither a .%s nor a .%s file; --format says which of them to write", f.out, formatCSV, formatParquet)}
+			return usageError{fmt.Errorf("--out %s: neither a .%s nor a .%s file: give one of these endings, or --format", f.out, formatCSV, formatParquet)}
 		}
 	}
 	if f.format != formatCSV && f.format != formatParquet {

@@ -12,9 +12,6 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/audit"
-	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
@@ -29,16 +26,8 @@ type breakerLine struct {
 	By          string `json:"by"`
 	Since       string `json:"since"`
 	Reason      string `json:"reason"`
-	*breakerCounts
+	*query.BreakerCounts
 	override *policylog.Override
-}
-
-// breakerCounts is what a breaker has held since it opened.
-type breakerCounts struct {
-	State   string `json:"state"`          // open, or half-open: retries that it held have started
-	Held    int    `json:"held"`           // retries that wait for its end
-	Started int    `json:"started"`        // jobs of which a held retry started and is not held again
-	Failed  int    `json:"canariesFailed"` // held retries that started, failed of its category, and are held again
 }
 
 func newGetBreakers() *cobra.Command {
@@ -60,7 +49,7 @@ is half-open once some have started. ` + "`get decisions --code BreakerHeld`" + 
 				}
 				all := breakersOf(answer.Brakes, time.Now().UnixNano())
 				for i := range all {
-					if err := all[i].count(ctx, f.jobAnswers()); err != nil {
+					if all[i].BreakerCounts, err = query.CountBreaker(ctx, f.jobAnswers(), all[i].override); err != nil {
 						fmt.Fprintln(cmd.ErrOrStderr(), "What breakers hold is not known:", err)
 						break
 					}
@@ -84,47 +73,13 @@ func breakersOf(overrides []*pb.BrakeState, now int64) (all []breakerLine) {
 	return all
 }
 
-// count counts what the breaker has held. That of one subcategory is not counted: lists select by the category.
-func (b *breakerLine) count(ctx context.Context, from query.Answers) error {
-	if b.Subcategory != "" {
-		return nil
-	}
-	of := query.List{Criteria: jobdb.Criteria{Category: b.Category, Queue: b.Queue, Since: b.override.Time}, Codes: []string{policy.BreakerHeld.String()}}
-	jobs, decisions := map[string]bool{}, 0
-	if _, err := from.ListDecisions(ctx, &of, func(d *audit.Decision) error {
-		if !d.Superseded && !d.Shadow {
-			jobs[d.JobID] = true
-			decisions++
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	n := &breakerCounts{State: "open", Failed: decisions - len(jobs)}
-	of.Since, of.Waiting = 0, true
-	if _, err := from.ListJobs(ctx, &of, func(j *query.Job) error {
-		if !j.Due(time.Unix(0, b.override.HeldUntil-1)) {
-			n.Held++
-			delete(jobs, j.JobID)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if n.Started = len(jobs); n.Started > 0 {
-		n.State = "half-open"
-	}
-	b.breakerCounts = n
-	return nil
-}
-
 // ifCounted is a cell of what was counted.
-func ifCounted(cell func(*breakerCounts) string) func(breakerLine) string {
+func ifCounted(cell func(*query.BreakerCounts) string) func(breakerLine) string {
 	return func(b breakerLine) string {
-		if b.breakerCounts == nil {
+		if b.BreakerCounts == nil {
 			return ""
 		}
-		return cell(b.breakerCounts)
+		return cell(b.BreakerCounts)
 	}
 }
 
@@ -133,10 +88,10 @@ var breakerRows = show.Rows[breakerLine]{Columns: []show.Column[breakerLine]{
 		return query.OneLine((&policyfile.Override{Category: b.Category, Subcategory: b.Subcategory}).Cause())
 	}},
 	{Heading: "QUEUE", Cell: func(b breakerLine) string { return query.OneLine(cmp.Or(b.Queue, "all")) }},
-	{Heading: "STATE", Cell: ifCounted(func(n *breakerCounts) string { return n.State })},
-	{Heading: "HELD", Cell: ifCounted(func(n *breakerCounts) string { return strconv.Itoa(n.Held) })},
-	{Heading: "STARTED", Cell: ifCounted(func(n *breakerCounts) string { return strconv.Itoa(n.Started) })},
-	{Heading: "FAILED AGAIN", Cell: ifCounted(func(n *breakerCounts) string { return strconv.Itoa(n.Failed) })},
+	{Heading: "STATE", Cell: ifCounted(func(n *query.BreakerCounts) string { return n.State })},
+	{Heading: "HELD", Cell: ifCounted(func(n *query.BreakerCounts) string { return strconv.Itoa(n.Held) })},
+	{Heading: "STARTED", Cell: ifCounted(func(n *query.BreakerCounts) string { return strconv.Itoa(n.Started) })},
+	{Heading: "FAILED AGAIN", Cell: ifCounted(func(n *query.BreakerCounts) string { return strconv.Itoa(n.Failed) })},
 	{Heading: "SINCE", Cell: func(b breakerLine) string { return b.Since }},
 	{Heading: "UNTIL", Cell: func(b breakerLine) string { return b.Until }},
 	{Heading: "BY", Cell: func(b breakerLine) string { return query.OneLine(b.By) }},

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -61,15 +63,38 @@ func TestConnectionIsDocumentedOnce(t *testing.T) {
 	}
 }
 
-// TestExportOfUnknownName: a file whose name says that it is something else than CSV or Parquet is not written.
+// TestExportOfUnknownName: a file whose name does not say that it is CSV or Parquet is not written.
 func TestExportOfUnknownName(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "x.xlsx")
-	printed := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
-	if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
-		t.Errorf("it printed %s", printed)
+	for _, name := range []string{"x.xlsx", "x"} {
+		out := filepath.Join(t.TempDir(), name)
+		printed := ctl(t, "export", "jobs", "--data", "nowhere", "--out", out).exits(t, exitUsage).err
+		if !strings.Contains(printed, "neither a .csv nor a .parquet file") {
+			t.Errorf("--out %s: it printed %s", name, printed)
+		}
 	}
 	ctl(t, "export", "jobs", "--server", "127.0.0.1:1").exits(t, exitUsage).prints(t, "give --data DIR or --job-db URL instead of --server")
+}
+
+// TestCommandsDocumented: docs/reference/commands.md has each command.
+func TestCommandsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table string // what stands between backticks in the first column
+	for _, m := range regexp.MustCompile("(?m)^\\| (`.*?`) \\| ").FindAllStringSubmatch(string(page), -1) {
+		table += m[1] + "\n"
+	}
+	for _, c := range newRoot().Commands() {
+		if !c.IsAvailableCommand() || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		if !regexp.MustCompile("`" + c.Name() + "\\b").MatchString(table) {
+			t.Errorf("the table lacks %s", c.Name())
+		}
+	}
 }
 
 // TestRootsAtOnce: commands may be made side by side, as tests do; cobra's templates are one for the process.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // starter is what init writes.
@@ -20,13 +21,17 @@ import (
 //go:embed all:starter
 var starter embed.FS
 
+// schemaFile is the name of the schema in starter: policies are not read from hidden files.
+const schemaFile = ".schema.json"
+
 func newInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init DIR",
 		Short: "Write a first policy with tests",
-		Long: `Write a commented policy, a queue that uses it, tests, and a CI step into a directory,
-which is created if it does not exist. Existing files are never overwritten: if there
-is one, nothing is written.`,
+		Long: `Write a commented policy, a queue that uses it, tests, a CI step and the schema for editors
+into a directory, which is created if it does not exist. Existing files are never
+overwritten: if there is one, nothing is written. A line before each YAML document names the
+schema to an editor: begin each document that you add, after its ---, with one like it.`,
 		Example: `  refloatctl init my-policies
   refloatctl lint my-policies && refloatctl test my-policies`,
 		Args: argument("DIR"),
@@ -36,7 +41,7 @@ is one, nothing is written.`,
 
 func initDir(cmd *cobra.Command, dir string) error {
 	files := map[string][]byte{}
-	var names, taken []string
+	var names []string
 	err := fs.WalkDir(starter, "starter", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -47,20 +52,23 @@ func initDir(cmd *cobra.Command, dir string) error {
 		}
 		to := filepath.Join(dir, filepath.FromSlash(name[len("starter/"):]))
 		files[to], names = bytes.ReplaceAll(data, []byte("DIRECTORY"), []byte(filepath.ToSlash(filepath.Clean(dir)))), append(names, to)
-		_, err = os.Lstat(to)
-		switch {
-		case err == nil:
-			taken = append(taken, to)
-		case errors.Is(err, fs.ErrNotExist):
-			err = nil
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	if taken != nil {
-		return fmt.Errorf("init: %s already exists, nothing was written: choose another directory", taken[0])
+	schema, err := policyfile.JSONSchema("")
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	names = append(names, filepath.Join(dir, schemaFile))
+	files[names[len(names)-1]] = append(schema, '\n')
+	for _, name := range names {
+		if _, err := os.Lstat(name); err == nil {
+			return fmt.Errorf("init: %s already exists, nothing was written: choose another directory", name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("init: %w", err)
+		}
 	}
 	for _, name := range names {
 		if err := writeNew(name, files[name]); err != nil {
@@ -68,6 +76,7 @@ func initDir(cmd *cobra.Command, dir string) error {
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", name)
 	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\nEditors complete and check each YAML document that begins with\n  # yaml-language-server: $schema=%s\n", schemaFile)
 	fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", show.Bold(cmd.OutOrStdout(), "Try next"))
 	for _, next := range []string{"lint " + dir, "test " + dir + " -v", "eval -p " + dir + " --exit-code 137 --condition OOMKilled", "up --data .refloat-data --policies " + dir} {
 		fmt.Fprintf(cmd.OutOrStdout(), "  refloatctl %s\n", next)

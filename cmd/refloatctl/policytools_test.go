@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,6 +50,23 @@ func TestInit(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join(dir, "ci", "github-actions.yml"))
 	if err != nil || !strings.Contains(string(ci), "refloatctl test "+filepath.ToSlash(dir)) {
 		t.Errorf("the step for CI: %s, %v", ci, err)
+	}
+	schema, err := os.ReadFile(filepath.Join(dir, schemaFile))
+	var written, printed map[string]any
+	err = errors.Join(err, json.Unmarshal(schema, &written), json.Unmarshal([]byte(ctl(t, "schema").out), &printed))
+	if err != nil || !reflect.DeepEqual(written, printed) {
+		t.Errorf("the schema is another than `schema` prints: %.100s, %v", schema, err)
+	}
+	for _, name := range []string{"policy.yaml", "queue.yaml"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range strings.SplitSeq(string(data), "---\n") {
+			if !strings.HasPrefix(doc, "# yaml-language-server: $schema="+schemaFile+"\n") {
+				t.Errorf("%s: a document does not name the schema: %.100s", name, doc)
+			}
+		}
 	}
 	ctl(t, "init", dir).exits(t, exitEnvironment).prints(t, "already exists", "nothing was written")
 	ctl(t, "init", filepath.Join(dir, "policy.yaml")).exits(t, exitEnvironment)
@@ -197,7 +216,7 @@ func TestTest(t *testing.T) {
 	}
 	ctl(t, "test", dir, "--update").exits(t, exitFine).prints(t, "nothing to update")
 	ctl(t, "test", dir).exits(t, exitFine)
-	ctl(t, "test", dir, "--run", "75", "--coverage").exits(t, exitFinding).prints(t, filepath.Join(dir, "policy.yaml")+":13:5: starter/preempted is not reached")
+	ctl(t, "test", dir, "--run", "75", "--coverage").exits(t, exitFinding).prints(t, filepath.Join(dir, "policy.yaml")+":16:5: starter/preempted is not reached")
 
 	rewritten(t, file, func(s string) string { return strings.Replace(s, "decision:", "decisions:", 1) })
 	ctl(t, "test", dir).exits(t, exitFinding).prints(t, file+":10:", "RP010", "did you mean decision?")

@@ -136,7 +136,8 @@ const (
 	perRule  = `(?P<ruleUsed>\d+) of (?P<ruleLimit>\d+) \((?P<limitFrom>rule|policy|global) limit\)`
 	perJob   = `(?P<globalUsed>\d+) of (?P<globalLimit>\d+)`
 	perGroup = `(?P<groupRuleText>the default of the group \(no rule matched\)|rule .+? of the group)`
-	restarts = `(?P<restartsUsed>\d+) of (?P<maxRestarts>\d+) counted restarts`
+	none     = `its group policy allows (?P<noRestarts>no counted restart) \(maxRestarts is 0 or not set\)`
+	restarts = `(?:(?P<restartsUsed>\d+) of (?P<maxRestarts>\d+) counted restarts|not counted, and ` + none + `)`
 	at       = `not before (?P<retryAfter>\S+?)`
 	usedUp   = `retry budget (?P<budget>.+?) is used up \((?P<budgetFirsts>\d+) first runs? in its window\)`
 )
@@ -171,9 +172,10 @@ var codeSentences = map[string]string{
 
 // groupSentence is what a unit's failure did (semantics.md, section 12).
 const groupSentence = `the unit (?:failed \((?P<unitReason>[A-Za-z]+)\)|(?P<succeeded>succeeded))(?:, and (?P<effect>` +
-	perGroup + ` would restart it, but (?P<refused>the rule's own limit is used up \(` + restarts + `\)|the restarts are used up: ` + restarts + `); the group fails` +
+	perGroup + ` would restart it, but (?P<refused>the rule's own limit is used up \(` + restarts + `\)|the restarts are used up: ` + restarts + `|` + none + `(?:, or the rule's own limit is used up)?); the group fails` +
 	"|(?P<byPart>`restarts` of its part) restarts the unit" +
 	`|` + perGroup + ` restarts (?P<scope>the whole group|its part|the unit): ` + restarts +
+	`|(?P<noPolicy>no group policy with rules or maxRestarts applies: by default, the group fails with it)` +
 	`|` + perGroup + ` fails the group` +
 	`|` + perGroup + ` leaves it failed and halts the group: nothing that is held is started any more` +
 	`|stays failed, though no rule says so: [^;]+; the rest of the group goes on` +
@@ -240,7 +242,7 @@ func (r *reader) effect() {
 	}
 	scope, refused := f["scope"], f["refused"]
 	switch {
-	case refused != "", strings.Contains(effect, " fails the group"):
+	case refused != "", f["noPolicy"] != "", strings.Contains(effect, " fails the group"):
 		r.state("groupAction", "FailGroup")
 	case f["byPart"] != "", scope == "the unit":
 		r.state("groupAction", "RestartUnit")
@@ -261,14 +263,19 @@ func (r *reader) effect() {
 	default:
 		r.state("groupRule", strings.TrimSuffix(strings.TrimPrefix(rule, "rule "), " of the group"))
 	}
-	if refused != "" {
+	if f["noRestarts"] != "" {
+		r.state("restartsUsed", "0")
+		r.state("maxRestarts", "0")
+	} else if refused != "" {
 		used, _ := strconv.Atoi(f["restartsUsed"])
 		limit, _ := strconv.Atoi(f["maxRestarts"])
 		if strings.Contains(refused, "own limit") != (used < limit) {
 			r.fail("%d of %d restarts, and %s", used, limit, refused)
 		}
 	}
-	maps.DeleteFunc(f, func(name, _ string) bool { return slices.Contains([]string{"scope", "byPart", "groupRuleText"}, name) })
+	maps.DeleteFunc(f, func(name, _ string) bool {
+		return slices.Contains([]string{"scope", "byPart", "groupRuleText", "noPolicy", "noRestarts"}, name)
+	})
 	for _, name := range []string{"refused", "keep", "noted"} {
 		if _, ok := f[name]; ok {
 			f[name] = "true"

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"sync/atomic"
 
 	"github.com/refloat/refloat/cmd/internal/text"
@@ -47,26 +46,23 @@ failed run by the given policies. Nothing is written.`,
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			named := func(flags ...string) bool {
-				return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(f.line, flag) })
-			}
 			switch {
 			case f.parallel < 1:
 				return usageError{fmt.Errorf("--parallel %d: want 1 or more", f.parallel)}
 			case app.CheckSemantics(f.semantics) != nil:
 				return usageError{fmt.Errorf("--semantics: %w", app.CheckSemantics(f.semantics))}
-			case f.verify && named("semantics"):
+			case f.verify && f.named("semantics"):
 				return usageError{errors.New("--verify decides by the versions of the semantics that the decision log names: omit --semantics")}
-			case !f.verify && named("archive"):
+			case !f.verify && f.named("archive"):
 				return usageError{errors.New("--archive needs --verify")}
-			case f.verify && (f.data != "" || f.onPulsar()) && !named("log", "policies"):
+			case f.verify && (f.data != "" || f.onPulsar()) && !f.named("log", "policies"):
 				if err := f.checkLogs(); err != nil {
 					return err
 				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "replay --verify is the command verify")
 				v := verifyFlags{logsFlags: logsFlags{deployment: f.deployment, archive: f.archive}, output: f.output, waiting: f.waiting, parallel: f.parallel}
 				return verify(cmd, v)
-			case !f.verify && f.log != "" && f.policies != "" && !named("data", pulsarflags.URL):
+			case !f.verify && f.log != "" && f.policies != "" && !f.named("data", pulsarflags.URL):
 				return replay(cmd, f)
 			}
 			return usageError{errors.New("replay needs --log DIR and --policies DIR")}

@@ -19,9 +19,9 @@ func newSchema() *cobra.Command {
 forms), GroupPolicy, Queue, RetryBudget or RetrySettings. Editors use it for completion and checks; lint checks more.
 A running API serves it at /schema.json. An editor applies it to one document: in a file of
 several, repeat the line below after each ---.`,
-		Example: `  refloatctl schema > retry-policy.schema.json
-  # then, as the first line of a policy file:
-  # yaml-language-server: $schema=retry-policy.schema.json`,
+		Example: `  refloatctl schema > my-policies/.schema.json
+  # then, as the first line of each YAML document in my-policies:
+  # yaml-language-server: $schema=.schema.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind := ""

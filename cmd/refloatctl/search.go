@@ -21,11 +21,11 @@ func newSearch() *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
 		Use:   "search TEXT (--data DIR | --job-db URL | --server HOST:PORT)",
-		Short: "Find jobs, job sets, groups, queues, nodes, policies and rules by a part of their names",
+		Short: "Find jobs, job sets, groups, queues, nodes, categories, policies and rules by a part of their names",
 		Long: `Find jobs by the beginning of their ids or of the names of their pods, and queues, job
 sets, groups (a gang without a group is one), nodes, Armada's error categories, policies
 and rules by any part of their names, whatever the case. Names that begin with TEXT come
-first.`,
+first. A number finds the rules in force that list it as an exit code, too.`,
 		Example: `  refloatctl search gpu-07 --data .refloat-run
   refloatctl search armada-01m7xn681y99tqr9907wrzd7wm-0-2 --data .refloat-run -o name
   refloatctl search oom --kind rule,category --server localhost:7468`,

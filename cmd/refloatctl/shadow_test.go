@@ -198,7 +198,7 @@ func TestNoPolicyIsArmada(t *testing.T) {
 			t.Errorf("%s: %d runs", name, len(reportRuns(t, r.out)))
 		}
 		ctl(t, "shadow", "report", "--log", log, "--policies", none).exits(t, exitFine).
-			prints(t, "we would have retried none of them.\nArmada reran no job that we would have failed.\n")
+			prints(t, " that it failed, Refloat would have retried none.\nArmada reran no job that Refloat would have failed.\n")
 	}
 }
 

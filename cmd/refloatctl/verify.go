@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/archive"
@@ -144,7 +144,7 @@ func (l *logsFlags) checkGiven() error {
 		return l.checkServer()
 	case (l.log == "") != (l.decisions == ""):
 		return usageError{errors.New("--log and --decisions belong together: the directories of both logs")}
-	case l.log != "" && (slices.Contains(l.line, "data") || l.onPulsar()):
+	case l.log != "" && l.named("data", pulsarflags.URL):
 		return usageError{errors.New("--log and --decisions, --data and --pulsar name different deployments: give only one")}
 	case l.log != "", l.archive != "" && l.data == "" && !l.onPulsar():
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
@@ -131,7 +132,7 @@ func (f *whatifFlags) check() error {
 
 // eventsOnly reports whether there is nothing but an events log.
 func (f *whatifFlags) eventsOnly() bool {
-	return f.log != "" && f.decisions == "" && !slices.Contains(f.line, "data") && !f.onPulsar()
+	return f.log != "" && f.decisions == "" && !f.named("data", pulsarflags.URL)
 }
 
 func (f *whatifFlags) readEvents(ctx context.Context, use func(audit.Logs) error) (err error) {

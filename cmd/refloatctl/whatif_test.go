@@ -92,6 +92,16 @@ func TestWhatifUsage(t *testing.T) {
 	ctl(t, "whatif", "--data", t.TempDir(), "--set", "a=b").exits(t, exitEnvironment)
 }
 
+// TestLogBesideCluster: a cluster in the environment does not stand in the way of a log on the command line.
+func TestLogBesideCluster(t *testing.T) {
+	t.Parallel()
+	env, log := []string{"REFLOAT_PULSAR=pulsar://127.0.0.1:1"}, imported(t, recordingFile("retried"))
+	ctlIn(t, env, "whatif", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitFine).prints(t, ": 0 of ")
+	logs := app.Dir(drainedData(t))
+	ctlIn(t, env, "verify", "--log", logs.Events(), "--decisions", logs.Decisions()).exits(t, exitFine)
+	ctl(t, "whatif", "--pulsar", "pulsar://127.0.0.1:1", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitUsage)
+}
+
 // TestWhatifEitherWay: what happened behind the retries that only one side grants is the same, whichever side is the candidate. Of
 // `retried`, all jobs are over, so none is "not over", also where a side retries what Armada failed for good.
 func TestWhatifEitherWay(t *testing.T) {

@@ -153,6 +153,12 @@ func GroupSentence(v *chain.GroupVerdict, why string) string {
 	switch rule := groupRule(v.Rule); {
 	case v.Action == policy.NoGroupAction:
 		return strings.TrimSuffix(s, ", and ")
+	case v.Refused && v.RestartsUsed == 0 && v.MaxRestarts == 0:
+		s += rule + " would restart it, but " + noRestarts
+		if v.Rule != "" { // which may be one that counts no restarts
+			s += ", or the rule's own limit is used up"
+		}
+		s += "; the group fails"
 	case v.Refused && v.RestartsUsed < v.MaxRestarts:
 		s += fmt.Sprintf("%s would restart it, but the rule's own limit is used up (%s); the group fails", rule, restartsOf(v))
 	case v.Refused:
@@ -161,6 +167,8 @@ func GroupSentence(v *chain.GroupVerdict, why string) string {
 		s += "`restarts` of its part restarts the unit"
 	case v.Action.Restarts():
 		s += fmt.Sprintf("%s restarts %s: %s", rule, scopeOf(v.Action), restartsOf(v))
+	case v.Action == policy.FailGroup && v.Rule == "": // the default of a policy that has rules or maxRestarts is a restart
+		s += "no group policy with rules or maxRestarts applies: by default, the group fails with it"
 	case v.Action == policy.FailGroup:
 		s += rule + " fails the group"
 	case v.Action == policy.Halt:
@@ -208,7 +216,13 @@ func whyNotRestarted(d *chain.Decision) string {
 	return ""
 }
 
+// noRestarts is said of a group policy in place of 0 of 0.
+const noRestarts = "its group policy allows no counted restart (maxRestarts is 0 or not set)"
+
 func restartsOf(v *chain.GroupVerdict) string {
+	if v.RestartsUsed == 0 && v.MaxRestarts == 0 {
+		return "not counted, and " + noRestarts
+	}
 	return fmt.Sprintf("%d of %d counted restarts", v.RestartsUsed, v.MaxRestarts)
 }
 

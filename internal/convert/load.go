@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
 // File is one input: its name, for notes, and its text: YAML or JSON, any number of documents.
@@ -44,7 +46,8 @@ func (c *conversion) roots(f File) (roots []*yaml.Node) {
 	switch {
 	case errors.Is(err, io.EOF):
 	case errors.As(err, &at):
-		report(at.Mark.Line, at.Mark.Column, at.Message, "correct the YAML; the rest of the file was not read")
+		why, fix := policyfile.BadYAML(f.Data, at)
+		report(at.Mark.Line, at.Mark.Column, why, fix)
 	default:
 		report(1, 1, err.Error(), "write YAML")
 	}

@@ -60,6 +60,8 @@ func (g *Group) whyFailed(reason policy.UnitReason) string {
 func (g *Group) whyEnded(reason policy.UnitReason) string {
 	why := g.failedUnits()
 	switch {
+	case reason == policy.ReachedMaxRestarts && g.MaxRestarts != nil && *g.MaxRestarts == 0:
+		why = g.RestartsLimit()
 	case reason == policy.ReachedMaxRestarts && g.MaxRestarts != nil:
 		why = fmt.Sprintf("restarts are used up: %d of maxRestarts %d", g.RestartsCounted, *g.MaxRestarts)
 	case reason == policy.Exhausted && why != "":

@@ -77,6 +77,10 @@ func TestGroupConditions(t *testing.T) {
 			want: "[{Failed True ReachedMaxRestarts restarts are used up: 3 of maxRestarts 3}]",
 		},
 		{
+			group: Group{Policy: "p", Parts: failed, MaxRestarts: new(uint32)}, state: policy.GroupFailed, reason: policy.ReachedMaxRestarts,
+			want: "[{Failed True ReachedMaxRestarts maxRestarts of group policy p is 0 or not set}]",
+		},
+		{
 			group: Group{Parts: failed[1:]}, state: policy.GroupFailed, reason: policy.Exhausted,
 			want: "[{Failed True Exhausted unit b/0 has failed (BackoffLimitExceeded), and 1 unit more, and no other unit can start or run}]",
 		},

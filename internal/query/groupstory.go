@@ -175,7 +175,7 @@ func (g *Group) RestartsUsed() string {
 	switch {
 	case g.Policy == "" && g.RestartsCounted == 0 && len(g.Parts) == 1 && len(g.Parts[0].Units) == 1:
 		return fmt.Sprint(g.Parts[0].Units[0].Generation) // a gang restarts by the policies of its members
-	case g.MaxRestarts == nil:
+	case g.MaxRestarts == nil, *g.MaxRestarts == 0: // RestartsLimit says why
 		return fmt.Sprint(g.RestartsCounted)
 	}
 	return fmt.Sprintf("%d/%d", g.RestartsCounted, *g.MaxRestarts)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/refloat/refloat/internal/group"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/suggest"
@@ -16,7 +18,9 @@ import (
 
 // SearchQuestion asks what has a name.
 type SearchQuestion struct {
-	Text  string   // the beginning of a job's id or pod, or any part of another name, whatever the case; "": any
+	// Text is the beginning of a job's id or pod, any part of another name, whatever the case, or an exit code that rules in
+	// force list; "": any.
+	Text  string
 	Kinds []string // of Kinds; none: all
 	Limit int      // of each kind; 0: 10
 }
@@ -71,14 +75,14 @@ func (s *Source) Search(ctx context.Context, asked SearchQuestion) (*Matches, er
 	if asked.Limit == 0 {
 		asked.Limit = 10
 	}
-	inForce, err := s.named(ctx, kinds)
+	some, err := s.named(ctx, kinds)
 	if err != nil {
 		return nil, err
 	}
 	out := &Matches{Matches: []Match{}, More: []string{}}
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
 		for _, kind := range kinds {
-			found, more, err := matching(q, kind, &asked, inForce[kind])
+			found, more, err := matching(q, kind, &asked, some[kind])
 			if err != nil {
 				return err
 			}
@@ -145,31 +149,41 @@ func Missing(ctx context.Context, from Answers, c *jobdb.Criteria) *Invalid {
 // Names finds names of some kinds but KindJob, up to so many of each, as Search does.
 func (s *Source) Names(ctx context.Context, kinds []string, text string, limit int) (map[string][]string, error) {
 	found := map[string][]string{}
-	inForce, err := s.named(ctx, kinds)
+	some, err := s.named(ctx, kinds)
 	if err != nil {
 		return nil, err
 	}
 	return found, s.Jobs(ctx, func(q jobdb.Queries) (err error) {
 		for _, kind := range kinds {
 			if err == nil {
-				found[kind], _, err = namesOf(q, kind, text, limit, inForce[kind])
+				found[kind], _, err = namesOf(q, kind, text, limit, some[kind])
 			}
 		}
 		return err
 	})
 }
 
-// namesOf finds names of one kind. inForce are some that need not be in the job database.
-func namesOf(q jobdb.Queries, kind, text string, limit int, inForce []string) (names []string, more bool, err error) {
+// inForce is a name in the policies in force, which need not be in the job database, and the exit codes that a rule lists.
+type inForce struct {
+	name  string
+	codes []int32
+}
+
+// namesOf finds names of one kind. some need not be in the job database.
+func namesOf(q jobdb.Queries, kind, text string, limit int, some []inForce) (names []string, more bool, err error) {
 	names, more, err = q.Names(kind, text, limit)
 	if err == nil && kind == "group" && text != "" && !more { // of gangs, people know the ids
 		var gangs []string
 		gangs, more, err = q.Names(kind, group.OfGang(text), limit)
-		inForce = append(inForce, gangs...)
+		for _, name := range gangs {
+			some = append(some, inForce{name: name})
+		}
 	}
-	for _, name := range inForce {
-		if strings.Contains(strings.ToLower(name), strings.ToLower(text)) && !slices.Contains(names, name) {
-			names = append(names, name)
+	code, failed := strconv.ParseInt(text, 10, 32)
+	for _, s := range some {
+		listed := failed == nil && slices.Contains(s.codes, int32(code))
+		if (listed || strings.Contains(strings.ToLower(s.name), strings.ToLower(text))) && !slices.Contains(names, s.name) {
+			names = append(names, s.name)
 		}
 	}
 	if len(names) > limit {
@@ -178,12 +192,12 @@ func namesOf(q jobdb.Queries, kind, text string, limit int, inForce []string) (n
 	return names, more, err
 }
 
-// matching finds what is of one kind. inForce are names that need not be in the job database.
-func matching(q jobdb.Queries, kind string, asked *SearchQuestion, inForce []string) (found []Match, more bool, err error) {
+// matching finds what is of one kind. some are names that need not be in the job database.
+func matching(q jobdb.Queries, kind string, asked *SearchQuestion, some []inForce) (found []Match, more bool, err error) {
 	if kind == KindJob {
 		return jobsNamed(q, asked)
 	}
-	names, more, err := namesOf(q, kind, asked.Text, asked.Limit, inForce)
+	names, more, err := namesOf(q, kind, asked.Text, asked.Limit, some)
 	if err != nil {
 		return nil, false, err
 	}
@@ -224,8 +238,8 @@ func jobsNamed(q jobdb.Queries, asked *SearchQuestion) (found []Match, more bool
 }
 
 // named returns the names in the policies in force, of those kinds that they have; none for a caller who may see only some queues.
-func (s *Source) named(ctx context.Context, kinds []string) (map[string][]string, error) {
-	all := map[string][]string{}
+func (s *Source) named(ctx context.Context, kinds []string) (map[string][]inForce, error) {
+	all := map[string][]inForce{}
 	if s.Policies == nil || s.limited != nil && s.limited(ctx) || !slices.Contains(kinds, "policy") && !slices.Contains(kinds, "rule") && !slices.Contains(kinds, "queue") {
 		return all, nil
 	}
@@ -237,11 +251,15 @@ func (s *Source) named(ctx context.Context, kinds []string) (map[string][]string
 		for _, id := range snap.Base.Resources() {
 			switch id.Kind {
 			case policyfile.KindQueue:
-				all["queue"] = append(all["queue"], id.Name)
+				all["queue"] = append(all["queue"], inForce{name: id.Name})
 			case policyfile.KindPolicy:
-				all["policy"] = append(all["policy"], id.Name)
+				all["policy"] = append(all["policy"], inForce{name: id.Name})
 				for _, r := range snap.Base.Outline(id.Name).Rules {
-					all["rule"] = append(all["rule"], r.Shown)
+					rule := inForce{name: r.Shown}
+					if e, ok := policy.Find[policy.ExitCodes](&r.Matchers); ok && !e.NotIn {
+						rule.codes = e.Codes
+					}
+					all["rule"] = append(all["rule"], rule)
 				}
 			}
 		}

@@ -253,10 +253,10 @@ func (r *WhatIfResult) Heads() (against, candidate string) {
 // RuleUseText says how many of the compared failed runs a rule decided, or would decide, on each side.
 func (r *WhatIfResult) RuleUseText(u whatif.RuleUse) string {
 	if r.Against == AgainstDecided {
-		return fmt.Sprintf("%s: decided %d of them (%d retried), would decide %d (%d retried)", RuleName(u.Policy, u.Rule), u.Decided, u.Retried, u.Candidate, u.WouldRetry)
+		return fmt.Sprintf("%s: decided %s (%d retried), would decide %d (%d retried)", RuleName(u.Policy, u.Rule), plural.Of(u.Decided, "run"), u.Retried, u.Candidate, u.WouldRetry)
 	}
 	against, candidate := r.Heads()
-	return fmt.Sprintf("%s: in %s, it decides %d of them (retries %d); in %s, %d (retries %d)", RuleName(u.Policy, u.Rule), against, u.Decided, u.Retried, candidate, u.Candidate, u.WouldRetry)
+	return fmt.Sprintf("%s: in %s, it decides %s (retries %d); in %s, %d (retries %d)", RuleName(u.Policy, u.Rule), against, plural.Of(u.Decided, "run"), u.Retried, candidate, u.Candidate, u.WouldRetry)
 }
 
 // String implements fmt.Stringer.

@@ -48,7 +48,7 @@ func (f *Flipped) Gives() string {
 	case f.GroupAction == policy.Leave.String() && f.GroupRule == "": // no default does that
 		s += ", " + f.GroupAction
 	case f.GroupAction != "":
-		s += ", " + f.GroupAction + " by " + cmp.Or(f.GroupRule, "the group's default")
+		s += ", " + f.GroupAction + " by " + cmp.Or(f.GroupRule, "default")
 	}
 	return s
 }

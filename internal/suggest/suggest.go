@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	maxTypos  = 2  // how many letters may be wrong
+	maxTypos  = 2  // how many letters may be wrong, and one more of a long word: a singular with -y is that far from its plural
+	longWord  = 12 // letters
 	maxLength = 64 // nobody mistypes a longer word
 )
 
@@ -18,14 +19,14 @@ func Nearest(s string, words []string) string {
 	if len(s) > maxLength {
 		return ""
 	}
-	best, least := "", maxTypos+1
+	best, least := "", maxTypos+2
 	for _, word := range words {
 		if word == "" || len(word) > 2*maxLength {
 			continue
 		}
 		d := levenshtein.ComputeDistance(strings.ToLower(s), strings.ToLower(word))
 		switch {
-		case d < least && d*2 <= len(word):
+		case d < least && d*2 <= len(word) && (d <= maxTypos || len(word) >= longWord):
 			best, least = word, d
 		case best == "" && len(s) > 3 && (strings.HasPrefix(word, s) || 2*len(s) >= len(word) && subsequence(s, word)):
 			best = word

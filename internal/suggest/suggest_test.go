@@ -9,7 +9,7 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	queues := []string{"", "ml", "genomics", "batch-low", "größe", "pulsar-oauth2-audience"}
+	queues := []string{"", "ml", "genomics", "batch-low", "größe", "pulsar-oauth2-audience", "retryPolicies"}
 	for _, c := range []struct{ name, typed, want string }{
 		{"a letter left out", "genomcs", "genomics"},
 		{"two letters swapped", "gneomics", "genomics"},
@@ -18,6 +18,8 @@ func TestNearest(t *testing.T) {
 		{"a short word with half of it wrong", "mx", "ml"},
 		{"half a word left out", "batch", "batch-low"},
 		{"too far", "physics", ""},
+		{"a singular", "retryPolicy", "retryPolicies"},
+		{"three letters of a word that is not long", "genoxyz", ""},
 		{"a beginning", "pulsar", "pulsar-oauth2-audience"},
 		{"a few letters of a long word", "since", ""},
 		{"nothing", "", ""},

@@ -73,7 +73,7 @@ func TestGroupPage(t *testing.T) {
 		shown := regexp.MustCompile(`\s+`).ReplaceAllString(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(body, "")), " ")
 		for _, want := range []string{
 			"Failed member 17 of main/0 (job " + gangtest.Member(17) + ", run 1) failed at 2026-09-21T14:14:25Z on node gpu-17: exit code 139",
-			"no rule matched; the default action of policy infra fails the job; the unit failed (BackoffLimitExceeded), and the default of the group (no rule matched) fails the group",
+			"no rule matched; the default action of policy infra fails the job; the unit failed (BackoffLimitExceeded), and no group policy with rules or maxRestarts applies: by default, the group fails with it",
 			fmt.Sprintf("%d members stopped", members-1), "1: the gang has no group policy, so only a retry of a member by its own retry policies restarts it",
 			"on node gpu-3: Preempted", "rule preempted of policy infra retries the job, and with it the whole gang", fmt.Sprintf("%d members started again", members),
 		} {

@@ -212,8 +212,11 @@ func TestSearch(t *testing.T) {
 	if resp, body := ask(t, "GET", d.url+"/search?q=01m7", ""); resp.StatusCode != 200 || strings.Count(body, "<tr>") != 51 {
 		t.Errorf("many matches: %d with %d rows", resp.StatusCode, strings.Count(body, "<tr>"))
 	}
-	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") {
+	if _, body := ask(t, "GET", d.url+"/search?q=nope", ""); !strings.Contains(body, "Nothing is called like") || strings.Contains(body, "exit code") {
 		t.Error("no match is not said")
+	}
+	if _, body := ask(t, "GET", d.url+"/search?q=137137", ""); !strings.Contains(body, "No rule in force lists it as an exit code") {
+		t.Error("of a number, it is not said where exit codes are found")
 	}
 }
 
@@ -226,6 +229,8 @@ func TestSearchKinds(t *testing.T) {
 		{"GENOMIC", "queue", "/queue?name=genomics"},
 		{"raining", "policy", "/policy?name=training"},
 		{"oo", "rule", "/decisions?rule=oom"},
+		{"134", "rule", "/decisions?rule=signalled"},
+		{"INFRASTRUCT", "category", "/runs?category=infrastructure"},
 	} {
 		resp, _ := ask(t, "GET", d.url+"/search?"+url.Values{"q": {c.q}, "kind": {c.kind}}.Encode(), "")
 		to := resp.Header.Get("Location")
@@ -321,20 +326,44 @@ func TestRepeats(t *testing.T) {
 // nextPage finds the address of the next page.
 var nextPage = regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
 
-// TestSearchPages: the last page of a search is a page, also with one row.
-func TestSearchPages(t *testing.T) {
-	t.Parallel()
-	const matches = 51
+// pageOver returns a page over a job database that has so many jobs.
+func pageOver(t *testing.T, jobs int) *small {
+	t.Helper()
 	dir := app.Dir(t.TempDir())
-	if err := plant(t.Context(), dir, 0, matches); err != nil {
+	if err := plant(t.Context(), dir, 0, jobs); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := app.ReadJobDB(t.Context(), dir.JobDBURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
-	s := newSmall(t, func(c *web.Config) { c.Query.Jobs = reader.View })
+	t.Cleanup(func() { _ = reader.Close() })
+	return newSmall(t, func(c *web.Config) { c.Query.Jobs = reader.View })
+}
+
+// TestBreakerHolds: the list of overrides says of a breaker what it holds, and leads to what it held.
+func TestBreakerHolds(t *testing.T) {
+	t.Parallel()
+	s := pageOver(t, 1)
+	open := url.Values{"do": {"open"}, "all": {"yes"}, "category": {"gpu"}, "for": {"1h"}, "reason": {"r"}, "confirm": {"yes"}}
+	if resp, body := ask(t, "POST", s.URL+"/overrides", open.Encode(), "Sec-Fetch-Site", "same-origin"); resp.StatusCode != 303 {
+		t.Fatalf("%d %s", resp.StatusCode, text(body))
+	}
+	_, body := ask(t, "GET", s.URL+"/overrides", "")
+	if !strings.Contains(text(body), "it is open: it holds 0 retries; 0 that it held have started and are not held again, 0 failed again") {
+		t.Errorf("what the breaker holds is not said: %s", text(body))
+	}
+	const list = "/decisions?category=gpu&code=BreakerHeld"
+	if resp, _ := ask(t, "GET", s.URL+list, ""); resp.StatusCode != 200 || !strings.Contains(html.UnescapeString(body), `href="`+list+`"`) {
+		t.Errorf("what it held: %d, %s", resp.StatusCode, body)
+	}
+}
+
+// TestSearchPages: the last page of a search is a page, also with one row.
+func TestSearchPages(t *testing.T) {
+	t.Parallel()
+	const matches = 51
+	s := pageOver(t, matches)
 	rows, pages := 0, 0
 	for at := "/search?q=hostile-"; at != ""; pages++ {
 		resp, body := ask(t, "GET", s.URL+at, "")

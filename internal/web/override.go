@@ -14,7 +14,9 @@ import (
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -22,6 +24,9 @@ import (
 type override struct {
 	Effect, Node, Author, Reason, Since string
 	Act, End                            string // what ends it, and the address of its form; "": nothing here does
+	Held, HeldList                      string // of a breaker: what it holds, where that was counted, and the address of the list of what it held
+
+	of policylog.Override
 }
 
 func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
@@ -30,7 +35,7 @@ func (s *Site) overridesOf(list []*pb.BrakeState) (all []override) {
 		if b.Over(s.Now().UnixNano()) {
 			continue
 		}
-		o := override{Effect: upper(b.Effect()), Node: b.Node, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time)}
+		o := override{Effect: upper(b.Effect()), Node: b.Node, Author: b.Author, Reason: b.Reason, Since: query.TimeText(b.Time), of: b}
 		every := ""
 		if b.Queue == "" {
 			every = "yes"
@@ -67,10 +72,33 @@ func (s *Site) overrides(p *page) error {
 	if err != nil {
 		return err
 	}
+	s.countBreakers(p, shown.Now)
 	if p.arg("done") != "" {
 		shown.Done = "Generation " + clip(p.arg("done"), 20) + " is in force."
 	}
 	return p.show("overrides", "Kill and pause retries", "/overrides", shown)
+}
+
+// countBreakers says of breakers what they hold.
+func (s *Site) countBreakers(p *page, all []override) {
+	if s.Query.Jobs == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, countWithin)
+	defer cancel()
+	for i := range all {
+		o := &all[i]
+		if o.of.Category == "" {
+			continue
+		}
+		o.HeldList = link("/decisions", "code", policy.BreakerHeld.String(), "category", o.of.Category, "queue", o.of.Queue)
+		switch n, err := query.CountBreaker(ctx, &s.Query, &o.of); {
+		case err != nil:
+			o.Held = "what it holds is not known now: the job database does not say"
+		case n != nil:
+			o.Held = n.Text()
+		}
+	}
 }
 
 func (s *Site) overrideForm(p *page) (*overridePage, error) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/query"
@@ -13,7 +14,7 @@ func (s *Site) search(p *page) error {
 		return errNoJobs
 	}
 	q, only := p.arg("q"), p.arg("kind")
-	shown := &listing{Lead: "Enter the beginning of a job's id or of its pod's name, or a part of the name of a queue, job set, group, node, policy or rule."}
+	shown := &listing{Lead: "Enter the beginning of a job's id or of its pod's name, or a part of the name of a queue, job set, group, node, failure category, policy or rule, or an exit code that a rule lists."}
 	t := &shown.Table
 	*t = table{Caption: "Found"}
 	if q == "" {
@@ -40,6 +41,9 @@ func (s *Site) search(p *page) error {
 		return nil
 	case len(found.Matches) == 0:
 		t.Empty = fmt.Sprintf("Nothing is called like %q. Of a job and its pods, give the beginning; a job that was pruned from the job database is found by its full id only.", q)
+		if _, err := strconv.ParseInt(q, 10, 32); err == nil {
+			t.Empty += " No rule in force lists it as an exit code, and no list selects by exit code."
+		}
 		shown.Lead = ""
 		return p.show("list", "Search", "", shown)
 	case jobs == len(found.Matches):

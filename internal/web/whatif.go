@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -252,15 +253,8 @@ func (s *Site) shadow(p *page) error {
 }
 
 func shadowOf(q *shadow.Queue) shadowQueue {
-	v := shadowQueue{Name: q.Name}
-	j := &q.Jobs
-	v.Sentences = []string{fmt.Sprintf("Armada failed %d of %d jobs; Refloat would have retried %d of those.", j.ArmadaFailed, j.All, j.WouldRetry)}
-	if j.RanAgain > 0 {
-		v.Sentences = append(v.Sentences, fmt.Sprintf("Refloat would have failed %d jobs that Armada ran again, and %d of these succeeded.", j.RanAgain, j.ThenSucceeded))
-	}
-	if j.Open > 0 {
-		v.Sentences = append(v.Sentences, fmt.Sprintf("%d jobs are not over.", j.Open))
-	}
+	fails := slices.ContainsFunc(q.Rules, func(r shadow.Rule) bool { return r.Fail.Runs > 0 })
+	v := shadowQueue{Name: q.Name, Sentences: q.Jobs.Sentences(fails)}
 	v.Rules = table{Caption: "Failed runs by rule", Columns: columns("Rule", "Would retry>", "of these, Armada failed>", "Median wait>", "Would fail>", "of these, ran again>", "then succeeded>")}
 	for _, r := range q.Rules {
 		wait := ""

@@ -52,7 +52,7 @@ func Shadow(w io.Writer, f ShadowOf, queues []*ShadowQueue) error {
 }
 
 func shadowQueue(w io.Writer, f ShadowOf, q *ShadowQueue) error {
-	fmt.Fprintf(w, "%s %s\n\n", show.Bold(w, fmt.Sprintf("In queue %s, %s:", query.OneLine(q.Queue), decidedBy(f, q))), strings.Join(sentences(&q.Jobs, q.Rules), "\n"))
+	fmt.Fprintf(w, "%s %s\n\n", show.Bold(w, fmt.Sprintf("In queue %s, %s:", query.OneLine(q.Queue), decidedBy(f, q))), strings.Join(q.Jobs.Sentences(slices.ContainsFunc(q.Rules, func(r query.ShadowRule) bool { return r.WouldFail.Runs > 0 })), "\n"))
 	t := show.NewTable(w, "  RULE", "WE WOULD", "RUNS", "ARMADA FAILED", "RAN AGAIN", "THEN SUCCEEDED", "CANCELLED", "OPEN", "WAIT", "CODES")
 	for _, r := range q.Rules {
 		row := func(would, wait string, n *shadow.Tally) {
@@ -89,35 +89,6 @@ func decidedBy(f ShadowOf, q *ShadowQueue) string {
 		return fmt.Sprintf("decided in shadow by generation %d, enforced since generation %d", q.FirstGeneration, q.EnforcedSince)
 	}
 	return fmt.Sprintf("decided in shadow by generations %d to %d, enforced since generation %d", q.FirstGeneration, q.LastGeneration, q.EnforcedSince)
-}
-
-// sentences sums up what the decisions would have changed.
-func sentences(n *shadow.Jobs, rules []query.ShadowRule) []string {
-	first := fmt.Sprintf("Armada failed %s of %s whose run failed", grouped(n.ArmadaFailed), countOf(n.All, "job"))
-	if n.ArmadaFailed > 0 {
-		first += fmt.Sprintf("; we would have retried %s of them", someOf(n.WouldRetry))
-	}
-	all := []string{first + "."}
-	switch {
-	case n.RanAgain > 0:
-		s := fmt.Sprintf("Armada reran %s that we would have failed; %s of them succeeded", countOf(n.RanAgain, "job"), someOf(n.ThenSucceeded))
-		if n.ThenOpen > 0 {
-			s += fmt.Sprintf(", %s still open", grouped(n.ThenOpen))
-		}
-		if n.ThenSucceeded > 0 {
-			s += ": in Enforce mode these would not have succeeded"
-		}
-		all = append(all, s+".")
-	case slices.ContainsFunc(rules, func(r query.ShadowRule) bool { return r.WouldFail.Runs > 0 }):
-		all = append(all, "Armada reran no job that we would have failed.")
-	}
-	if n.Cancelled > 0 {
-		all = append(all, fmt.Sprintf("Cancelled after the failure: %s.", countOf(n.Cancelled, "job")))
-	}
-	if n.Open > 0 {
-		all = append(all, fmt.Sprintf("Unfinished, so the last failed run is not compared: %s.", countOf(n.Open, "job")))
-	}
-	return all
 }
 
 // differing prints the failed runs on which Armada acted differently, starting with those whose success would
@@ -184,29 +155,4 @@ func codesText(codes map[string]int) string {
 		names[i] = fmt.Sprintf("%s %d", name, codes[name])
 	}
 	return strings.Join(names, ", ")
-}
-
-// countOf formats a number of things: 1 job, 1,930 jobs.
-func countOf(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return grouped(n) + " " + thing
-}
-
-// someOf formats a part of a count: none, 214, 1,930.
-func someOf(n int) string {
-	if n == 0 {
-		return "none"
-	}
-	return grouped(n)
-}
-
-// grouped formats a number with thousands separators.
-func grouped(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

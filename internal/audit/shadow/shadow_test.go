@@ -201,3 +201,24 @@ func TestFilter(t *testing.T) {
 		}
 	}
 }
+
+// TestSentences: each part says what it is a part of.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		jobs  shadow.Jobs
+		fails bool
+		want  string
+	}{
+		{shadow.Jobs{All: 1}, false, "Armada failed 0 of 1 job whose run failed."},
+		{shadow.Jobs{All: 1200, ArmadaFailed: 1040, WouldRetry: 34}, true, "Armada failed 1,040 of 1,200 jobs whose run failed; of the 1,040 that it failed, Refloat would have retried 34. " +
+			"Armada reran no job that Refloat would have failed."},
+		{shadow.Jobs{All: 3, RanAgain: 2, ThenSucceeded: 1, ThenOpen: 1, Cancelled: 1, Open: 1}, true, "Armada failed 0 of 3 jobs whose run failed. " +
+			"Armada reran 2 jobs that Refloat would have failed, of which 1 succeeded and 1 not yet over: in Enforce mode the 1 that succeeded would have failed. " +
+			"Cancelled after the failure: 1 job. Unfinished, so the last failed run is not compared: 1 job."},
+	} {
+		if got := strings.Join(c.jobs.Sentences(c.fails), " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.jobs, got, c.want)
+		}
+	}
+}

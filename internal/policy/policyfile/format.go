@@ -16,6 +16,10 @@ import (
 // comment would not survive. It does not check that the file has policies.
 func Format(f File) ([]byte, error) {
 	documents, err := decodeAll(f.Data)
+	if at := (*yaml.LoadError)(nil); errors.As(err, &at) {
+		message, fix := BadYAML(f.Data, at)
+		return nil, Problems{{File: f.Name, Line: max(at.Mark.Line, 1), Column: max(at.Mark.Column, 1), Code: codeSyntax, Message: message, Fix: fix}}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}

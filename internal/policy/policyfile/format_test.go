@@ -70,8 +70,11 @@ spec:
 	if err != nil || string(got) != straight {
 		t.Errorf("%v:\n%s\nwant\n%s", err, got, straight)
 	}
-	if _, err := policyfile.Format(policyfile.File{Name: "p.yaml", Data: []byte("a: [")}); err == nil || !strings.Contains(err.Error(), "p.yaml: ") {
+	if _, err := policyfile.Format(policyfile.File{Name: "p.yaml", Data: []byte("a: [")}); err == nil || !strings.Contains(err.Error(), "p.yaml:2:1: RP001: ") {
 		t.Errorf("no YAML: %v", err)
+	}
+	if _, err := policyfile.Format(policyfile.File{Name: "x.yaml", Data: []byte("a:\n\tb: c\n")}); err == nil || err.Error() != "x.yaml:2:1: RP001: a tab. fix: write spaces: YAML indents by spaces only; the rest of the file was not read" {
+		t.Errorf("a tab: %v", err)
 	}
 }
 

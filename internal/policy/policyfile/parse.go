@@ -101,9 +101,21 @@ func roots(file File, problems *Problems) iter.Seq[*yaml.Node] {
 		case at.Message == tooDeep{}.Error():
 			report(at.Mark.Line, at.Mark.Column, fault{codeTooBig, at.Message, "policies do not need such depth"})
 		default:
-			report(max(at.Mark.Line, 1), max(at.Mark.Column, 1), fault{codeSyntax, at.Message, "correct the YAML; the rest of the file was not read"})
+			message, fix := BadYAML(file.Data, at)
+			report(max(at.Mark.Line, 1), max(at.Mark.Column, 1), fault{codeSyntax, message, fix})
 		}
 	}
+}
+
+// BadYAML says what is not YAML in a text, and how to mend it.
+func BadYAML(text []byte, at *yaml.LoadError) (message, fix string) {
+	lines := bytes.Split(text, []byte("\n"))
+	if line, column := at.Mark.Line-1, at.Mark.Column-1; line >= 0 && line < len(lines) && column >= 0 {
+		if runes := []rune(string(lines[line])); column < len(runes) && runes[column] == '\t' {
+			return "a tab", "write spaces: YAML indents by spaces only; the rest of the file was not read"
+		}
+	}
+	return at.Message, "correct the YAML; the rest of the file was not read"
 }
 
 // limits are those of the YAML loader. Aliases are rejected, never expanded.

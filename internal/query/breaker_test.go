@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -8,17 +8,16 @@ import (
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
-	"github.com/refloat/refloat/internal/query"
 )
 
 // holding answers with what a breaker held.
 type holding struct {
-	query.Answers
+	Answers
 	decisions []audit.Decision
-	jobs      []query.Job
+	jobs      []Job
 }
 
-func (h *holding) ListDecisions(_ context.Context, _ *query.List, visit func(*audit.Decision) error) (string, error) {
+func (h *holding) ListDecisions(_ context.Context, _ *List, visit func(*audit.Decision) error) (string, error) {
 	for i := range h.decisions {
 		if err := visit(&h.decisions[i]); err != nil {
 			return "", err
@@ -27,7 +26,7 @@ func (h *holding) ListDecisions(_ context.Context, _ *query.List, visit func(*au
 	return "", nil
 }
 
-func (h *holding) ListJobs(_ context.Context, _ *query.List, visit func(*query.Job) error) (string, error) {
+func (h *holding) ListJobs(_ context.Context, _ *List, visit func(*Job) error) (string, error) {
 	for i := range h.jobs {
 		if err := visit(&h.jobs[i]); err != nil {
 			return "", err
@@ -40,20 +39,20 @@ func (h *holding) ListJobs(_ context.Context, _ *query.List, visit func(*query.J
 func TestBreakerCounts(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 12, 1, 7, 0, 0, 0, time.UTC)
-	b := breakerLine{Category: "pull", override: &policylog.Override{Override: policyfile.Override{Category: "pull", HeldUntil: until.UnixNano()}}}
+	b := &policylog.Override{Override: policyfile.Override{Category: "pull", HeldUntil: until.UnixNano()}}
 	from := &holding{
 		decisions: []audit.Decision{{JobID: "a"}, {JobID: "b"}, {JobID: "b"}, {JobID: "c"}, {JobID: "d"}, {JobID: "e", Superseded: true}, {JobID: "f", Shadow: true}},
-		jobs: []query.Job{
+		jobs: []Job{
 			{JobID: "a", RetryAfter: until.Format(time.RFC3339Nano)},
 			{JobID: "b", RetryAfter: until.Add(time.Minute).Format(time.RFC3339Nano)},
 			{JobID: "c", RetryAfter: until.Add(-time.Minute).Format(time.RFC3339Nano)},
 		},
 	}
-	if err := b.count(t.Context(), from); err != nil || *b.breakerCounts != (breakerCounts{"half-open", 2, 2, 1}) {
-		t.Errorf("%+v, %v", b.breakerCounts, err)
+	if n, err := CountBreaker(t.Context(), from, b); err != nil || n.Text() != "it is half-open: it holds 2 retries; 2 that it held have started and are not held again, 1 failed again" {
+		t.Errorf("%v, %v", n, err)
 	}
-	b = breakerLine{Category: "pull", Subcategory: "x"}
-	if err := b.count(t.Context(), from); err != nil || b.breakerCounts != nil {
-		t.Errorf("of a subcategory: %+v, %v", b.breakerCounts, err)
+	b.Subcategory = "x"
+	if n, err := CountBreaker(t.Context(), from, b); err != nil || n != nil {
+		t.Errorf("of a subcategory: %v, %v", n, err)
 	}
 }
