@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,10 +57,14 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 			if f.at != "" && f.generation != 0 {
 				return usageError{errors.New("--at and --generation both say which one: give only one")}
 			}
-			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) (err error) {
+			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
 				if f.at != "" {
-					if f.generation, err = generationAt(ctx, c, f.at); err != nil {
+					_, named, err := generations(ctx, c, map[string]string{"--at": f.at})
+					if err != nil {
 						return err
+					}
+					if f.generation = named["--at"]; f.generation == 0 {
+						return usageError{errors.New("--at 0: there are no policies before generation 1")}
 					}
 				}
 				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
@@ -74,7 +76,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	}
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
-	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
+	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time, or this duration ago, such as 24h, or this generation")
 	addForms(cmd, &f.output, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	if kind != "" {
 		completeResource(cmd, &f.client, kind)
@@ -100,7 +102,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 	}
 	switch f.output {
 	case show.FormYAML:
-		set, err := setOf(resources)
+		set, err := query.SetOf(resources)
 		if err != nil {
 			return err
 		}
@@ -113,7 +115,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 	case show.FormJSON:
 		return resourcesAsJSON(w, resources)
 	}
-	set, err := setOf(resources)
+	set, err := query.SetOf(resources)
 	if err != nil {
 		return err
 	}
@@ -282,25 +284,4 @@ func resourceArgs(args []string) (policyfile.ID, error) {
 		return policyfile.ID{}, fmt.Errorf("%s needs a name", args[0])
 	}
 	return policyfile.ID{Kind: kind, Name: args[1]}, nil
-}
-
-// generationAt returns the generation that was the newest at a time, or the one of that number.
-func generationAt(ctx context.Context, c pb.PoliciesClient, at string) (uint64, error) {
-	if n, err := strconv.ParseUint(at, 10, 64); err == nil && n > 0 {
-		return n, nil
-	}
-	t, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		return 0, usageError{fmt.Errorf("--at %q: want a time such as 2026-12-01T06:00:00Z, or a generation such as 7", at)}
-	}
-	h, err := c.History(ctx, &pb.HistoryRequest{Limit: math.MaxInt32})
-	if err != nil {
-		return 0, err
-	}
-	for _, g := range h.Generations { // newest first
-		if !g.Time.AsTime().After(t) {
-			return g.Generation, nil
-		}
-	}
-	return 0, fmt.Errorf("the policies log begins after %s: `refloatctl history` lists its generations", at)
 }
