@@ -176,6 +176,12 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		return err
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
+	if f.output == show.FormTable {
+		for _, verdict := range query.Verdicts(results) {
+			fmt.Fprintln(out, query.OneLine(verdict))
+		}
+		fmt.Fprintln(out)
+	}
 	changed := false
 	for i, r := range results {
 		changed = changed || r.Differences() > 0

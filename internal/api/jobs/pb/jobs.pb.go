@@ -804,7 +804,7 @@ func (x *ListGroupsResponse) GetNextPageToken() string {
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // or a beginning of it that no other job's has
-	At            string                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                    // a time, or a position of events; empty: now
+	At            string                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                    // a time, a duration before now, or a position of events; empty: now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2537,6 +2537,8 @@ type WhatIfResult struct {
 	Sides                          []*Side                `protobuf:"bytes,24,rep,name=sides,proto3" json:"sides,omitempty"`                                                             // the candidate, what it is compared with, and what happened
 	FailedEarlierUnknown           []*Estimate            `protobuf:"bytes,25,rep,name=failed_earlier_unknown,json=failedEarlierUnknown,proto3" json:"failed_earlier_unknown,omitempty"` // how those of jobs_that_would_have_failed_earlier that are unknown may have ended
 	RunOnUnknown                   []*Estimate            `protobuf:"bytes,26,rep,name=run_on_unknown,json=runOnUnknown,proto3" json:"run_on_unknown,omitempty"`                         // and of jobs_that_would_have_run_on
+	Verdict                        string                 `protobuf:"bytes,27,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                         // what the candidate does beside what it is compared with, in a sentence
+	AgainstFirst                   *string                `protobuf:"bytes,28,opt,name=against_first,json=againstFirst,proto3,oneof" json:"against_first,omitempty"`                     // of a further candidate: what it does beside the first one
 	unknownFields                  protoimpl.UnknownFields
 	sizeCache                      protoimpl.SizeCache
 }
@@ -2751,6 +2753,20 @@ func (x *WhatIfResult) GetRunOnUnknown() []*Estimate {
 		return x.RunOnUnknown
 	}
 	return nil
+}
+
+func (x *WhatIfResult) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *WhatIfResult) GetAgainstFirst() string {
+	if x != nil && x.AgainstFirst != nil {
+		return *x.AgainstFirst
+	}
+	return ""
 }
 
 // Side is what becomes, by one policy set, of the jobs that have a failed run.
@@ -9152,7 +9168,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
 	"\x0eWhatIfResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xa4\t\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xfa\t\n" +
 	"\fWhatIfResult\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
@@ -9181,8 +9197,11 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x1bjobs_that_would_have_run_on\x18\x17 \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x16jobsThatWouldHaveRunOn\x12+\n" +
 	"\x05sides\x18\x18 \x03(\v2\x15.refloat.jobs.v1.SideR\x05sides\x12O\n" +
 	"\x16failed_earlier_unknown\x18\x19 \x03(\v2\x19.refloat.jobs.v1.EstimateR\x14failedEarlierUnknown\x12?\n" +
-	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknownB\a\n" +
-	"\x05_next\"\xef\x02\n" +
+	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknown\x12\x18\n" +
+	"\averdict\x18\x1b \x01(\tR\averdict\x12(\n" +
+	"\ragainst_first\x18\x1c \x01(\tH\x01R\fagainstFirst\x88\x01\x01B\a\n" +
+	"\x05_nextB\x10\n" +
+	"\x0e_against_first\"\xef\x02\n" +
 	"\x04Side\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x04R\x04jobs\x12\x18\n" +
