@@ -151,7 +151,55 @@ func TestDiffOnAServer(t *testing.T) {
 	}
 	for _, where := range [][]string{{"--data", data}, {"--server", strings.TrimSpace(string(address))}} {
 		ctl(t, append([]string{"diff", "--from", "1"}, where...)...).exits(t, exitFinding).prints(t, want)
+		ctl(t, append([]string{"whatif", "--policies", "generation:1", "--against", "generation:3"}, where...)...).prints(t, "generation 1, against generation 3: ")
 	}
 	ctl(t, "diff", "--from", "1", "--server", strings.TrimSpace(string(address)), "--data", filepath.Dir(data)).exits(t, exitUsage).prints(t, "two places to ask")
 	p.ends(t)
+}
+
+// TestWhatifOfGenerations: a generation is a candidate, or what candidates are compared with, as its files are.
+func TestWhatifOfGenerations(t *testing.T) {
+	t.Parallel()
+	data, _ := withGenerations(t)
+	path := filepath.Join(t.TempDir(), "two.yaml")
+	if err := os.WriteFile(path, []byte(ctl(t, "get", "resources", "--generation", "2", "--data", data, "-o", "yaml").exits(t, exitFine).out), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	whatif := func(args ...string) object {
+		t.Helper()
+		r := inProcess(t, append([]string{"whatif", "-o", "json"}, args...)...)
+		if r.code != exitFine && r.code != exitFinding {
+			t.Fatal(r.err)
+		}
+		return jsonLine(t, r.out)
+	}
+	same := func(a, b object) {
+		t.Helper()
+		for _, field := range []string{"compared", "changed", "retriesFewer", "retriesMoreAtLeast", "unitsCompared"} {
+			if a.number(field) != b.number(field) {
+				t.Errorf("%s: %d and %d", field, a.number(field), b.number(field))
+			}
+		}
+	}
+	one, two := whatif("--data", data, "--policies", "generation:2"), whatif("--data", data, "--policies", path)
+	same(one, two)
+	if one.text("candidate") != "generation 2" || !strings.HasPrefix(one.text("verdict"), "generation 2, against what was decided: ") {
+		t.Errorf("%s: %s", one.text("candidate"), one.text("verdict"))
+	}
+	log := app.Dir(data).Events()
+	now := whatif("--data", data, "--policies", "now", "--against", "generation:1")
+	same(now, whatif("--log", log, "--decisions", app.Dir(data).Decisions(), "--policies", "generation:3", "--against", testPolicies))
+	if now.text("candidate") != "the policies in force" || now.text("against") != "generation 1" {
+		t.Errorf("%s against %s", now.text("candidate"), now.text("against"))
+	}
+	for _, c := range []struct{ args, want string }{
+		{"--data " + data + " --policies generation:7", "generation: there is no generation 7"},
+		{"--data " + data + " --policies generation:x", "or a generation such as 7"},
+		{"--data " + data + " --policies generation:30000d", "the policies log begins after"},
+		{"--data " + data + " --policies decided", "is no candidate"},
+		{"--log " + log + " --policies generation:1 --against " + path, "--log alone has no policies log"},
+		{"--log " + log + " --policies now --against " + path, "--log alone has no policies"},
+	} {
+		ctl(t, append([]string{"whatif"}, strings.Fields(c.args)...)...).exits(t, exitUsage).prints(t, c.want)
+	}
 }
