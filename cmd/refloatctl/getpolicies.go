@@ -35,7 +35,7 @@ func newGetResources() []*cobra.Command {
 		getResources("policies [NAME]", "Show policies, the generation in force in each partition, and overrides", policyfile.KindPolicy),
 		getResources("group-policies [NAME]", "Show group policies", policyfile.KindGroup),
 		getResources("queues [NAME]", "Show queue bindings", policyfile.KindQueue),
-		getResources("budgets [NAME]", "Show retry budgets", policyfile.KindBudget),
+		getResources("budgets [NAME]", "Show retry budgets, and what is left of each in each partition", policyfile.KindBudget),
 		getResources("settings", "Show the settings", policyfile.KindSettings),
 		getResources("resources", "Show everything that `apply` manages: policies, group policies, queues and settings", ""),
 	}
@@ -67,7 +67,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 						return usageError{errors.New("--at 0: there are no policies before generation 1")}
 					}
 				}
-				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
+				return f.show(ctx, cmd, c, kind, args)
 			})
 		},
 	}
@@ -84,7 +84,8 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	return cmd
 }
 
-func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesClient, kind string, args []string) error {
+func (f *getPoliciesFlags) show(ctx context.Context, cmd *cobra.Command, c pb.PoliciesClient, kind string, args []string) error {
+	w := cmd.OutOrStdout()
 	var resources []*pb.Resource
 	var overrides []*pb.BrakeState
 	if len(args) == 1 {
@@ -113,13 +114,29 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		_, err = w.Write(text)
 		return err
 	case show.FormJSON:
-		return resourcesAsJSON(w, resources)
+		if kind != policyfile.KindBudget {
+			return resourcesAsJSON(w, resources, nil)
+		}
 	}
 	set, err := query.SetOf(resources)
 	if err != nil {
 		return err
 	}
-	if err := resourceTable(w, kind, set, resources); err != nil {
+	var left map[string][]budgetState
+	if kind == policyfile.KindBudget && f.generation == 0 {
+		if left, err = budgetStates(ctx, f.jobAnswers(), set, resources); err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "What is left of budgets is not known:", err)
+		}
+	}
+	switch {
+	case f.output == show.FormJSON:
+		return resourcesAsJSON(w, resources, left)
+	case kind == policyfile.KindBudget:
+		err = budgetTable(w, set, resources, left)
+	default:
+		err = resourceTable(w, kind, set, resources)
+	}
+	if err != nil {
 		return err
 	}
 	if f.generation != 0 {
@@ -146,16 +163,17 @@ type resourceLine struct {
 	Generation uint64          `json:"generation"`
 	UsedBy     []string        `json:"usedBy,omitempty"`
 	Document   json.RawMessage `json:"document"`
+	State      []budgetState   `json:"state,omitempty"` // of a retry budget, what each partition has of it
 }
 
-func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
+func resourcesAsJSON(w io.Writer, resources []*pb.Resource, left map[string][]budgetState) error {
 	enc := show.JSONLines(w)
 	for _, r := range resources {
 		doc, err := json.Marshal(r.Document.AsMap())
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
 		}
-		if err := enc.Encode(resourceLine{r.Kind, r.Name, r.Generation, r.UsedBy, doc}); err != nil {
+		if err := enc.Encode(resourceLine{r.Kind, r.Name, r.Generation, r.UsedBy, doc, left[r.Name]}); err != nil {
 			return err
 		}
 	}
