@@ -119,7 +119,7 @@ func budgetTable(w io.Writer, set *policyfile.Set, resources []*pb.Resource, sta
 		}
 		row := []string{b.Name, cmp.Or(b.Queue, "all together"), policyfile.Thousandths(b.Ratio), fmt.Sprint(b.Floor), b.Window.String(), beyond, fmt.Sprint(since[b.Name])}
 		for _, s := range states[b.Name] {
-			t.Row(append(row[:len(row):len(row)], fmt.Sprint(s.Partition), fmt.Sprint(s.Used), fmt.Sprint(s.Allowed), fmt.Sprint(s.Left), s.AsOf)...)
+			t.Row(append(slices.Clip(row), fmt.Sprint(s.Partition), fmt.Sprint(s.Used), fmt.Sprint(s.Allowed), fmt.Sprint(s.Left), s.AsOf)...)
 		}
 		if len(states[b.Name]) == 0 {
 			t.Row(append(row, "-", "-", "-", "-", "-")...)

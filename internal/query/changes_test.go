@@ -145,7 +145,7 @@ func TestChangesBetween(t *testing.T) {
 func TestChangesAreBounded(t *testing.T) {
 	t.Parallel()
 	var queues []string
-	for _, name := range strings.Split("abcdefghijklmnopqrst", "") {
+	for name := range strings.SplitSeq("abcdefghijklmnopqrst", "") {
 		queues = append(queues, strings.Replace(queueBound, `"q"`, `"`+name+`"`, 1))
 	}
 	c, err := query.ChangesBetween(t.Context(), written{1: append(queues, policyBefore), 2: {policyBefore}}, threeGenerations(), 1, 2)

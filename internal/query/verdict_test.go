@@ -19,18 +19,38 @@ func TestVerdict(t *testing.T) {
 		want     string
 	}{
 		{"equal", whatif.Side{Retries: 3, Succeeded: 2}, whatif.Side{Retries: 3, Succeeded: 2}, ""},
-		{"known", whatif.Side{Retries: 3, Succeeded: 2}, whatif.Side{Retries: 123, Succeeded: 36, Held: audit.Spent{Runs: 9, GPUHours: 12}},
-			"retries 120 more failed runs; 34 more jobs succeed; costs 12.0 more GPU-hours"},
-		{"fewer", whatif.Side{Retries: 9, Succeeded: 2, Held: audit.Spent{Runs: 9, Unknown: 2, CPUHours: 3.26}}, whatif.Side{Retries: 8, Succeeded: 1},
-			"retries 1 fewer failed runs; 1 fewer jobs succeed; costs 3.3 fewer core-hours, without 2 runs of which that is unknown"},
+		{
+			"known",
+			whatif.Side{Retries: 3, Succeeded: 2},
+			whatif.Side{Retries: 123, Succeeded: 36, Held: audit.Spent{Runs: 9, GPUHours: 12}},
+			"retries 120 more failed runs; 34 more jobs succeed; costs 12.0 more GPU-hours",
+		},
+		{
+			"fewer",
+			whatif.Side{Retries: 9, Succeeded: 2, Held: audit.Spent{Runs: 9, Unknown: 2, CPUHours: 3.26}},
+			whatif.Side{Retries: 8, Succeeded: 1},
+			"retries 1 fewer failed runs; 1 fewer jobs succeed; costs 3.3 fewer core-hours, without 2 runs of which that is unknown",
+		},
 		{"in vain", whatif.Side{Retries: 1}, whatif.Side{Retries: 2}, "retries 1 more failed runs; as many jobs succeed; costs as much"},
 		{"unknown cost", whatif.Side{Retries: 1}, whatif.Side{Retries: 2, Held: audit.Spent{Runs: 1, Unknown: 1}}, "retries 1 more failed runs; as many jobs succeed; what it costs is unknown"},
-		{"estimate", whatif.Side{Succeeded: 5}, whatif.Side{Retries: 40, Succeeded: 5, Estimated: 40, Estimates: estimates(40, 30, 100)},
-			"retries 40 more failed runs; about 12.0 more jobs succeed (an estimate; as many in the history); costs as much"},
-		{"few cases", whatif.Side{Succeeded: 5, Estimated: 40, Estimates: estimates(40, 1, 2)}, whatif.Side{Succeeded: 6, Held: audit.Spent{Runs: 1, GPUHours: 1}},
-			"about 19.0 fewer jobs succeed (an estimate, partly from as few as 2 cases; 1 more in the history); costs 1.0 more GPU-hours, without retries that did not take place"},
-		{"no case", whatif.Side{}, whatif.Side{Retries: 7, Estimated: 7, Estimates: estimates(7, 0, 0)},
-			"retries 7 more failed runs; as many jobs succeed in the history, and nothing tells what becomes of 7 that end without their next retry, instead of 0; costs as much"},
+		{
+			"estimate",
+			whatif.Side{Succeeded: 5},
+			whatif.Side{Retries: 40, Succeeded: 5, Estimated: 40, Estimates: estimates(40, 30, 100)},
+			"retries 40 more failed runs; about 12.0 more jobs succeed (an estimate; as many in the history); costs as much",
+		},
+		{
+			"few cases",
+			whatif.Side{Succeeded: 5, Estimated: 40, Estimates: estimates(40, 1, 2)},
+			whatif.Side{Succeeded: 6, Held: audit.Spent{Runs: 1, GPUHours: 1}},
+			"about 19.0 fewer jobs succeed (an estimate, partly from as few as 2 cases; 1 more in the history); costs 1.0 more GPU-hours, without retries that did not take place",
+		},
+		{
+			"no case",
+			whatif.Side{},
+			whatif.Side{Retries: 7, Estimated: 7, Estimates: estimates(7, 0, 0)},
+			"retries 7 more failed runs; as many jobs succeed in the history, and nothing tells what becomes of 7 that end without their next retry, instead of 0; costs as much",
+		},
 	} {
 		if got := beside(&c.from, &c.to); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
