@@ -211,7 +211,7 @@ func TestAnswersPaging(t *testing.T) {
 		"jobs?since=yesterday":                                 "want a duration such as 24h",
 		"top/retries?by=queu":                                  "did you mean queue",
 		"jobs/x/why-not/Retri":                                 "did you mean Retry",
-		"jobs/x?at=now":                                        "want a time such as",
+		"jobs/x?at=now":                                        "or a position such as 12:345:6",
 		"queues/x/story?limit=-1":                              "limit -1: want",
 	} {
 		if status, body := ask(t, server+"/refloat/v1/"+path, ""); status != http.StatusBadRequest || !strings.Contains(body, want) {

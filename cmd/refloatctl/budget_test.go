@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/recording"
 )
@@ -117,5 +118,65 @@ func TestRecordBeside(t *testing.T) {
 	ctl(t, "test", "record", "--job", "01job01", "--data", data, "--out", out).exits(t, exitEnvironment).prints(t, "retry budget b held back the retry after run run01")
 	if _, err := os.Stat(filepath.Join(out, "01job01_test.yaml")); err == nil {
 		t.Error("a test was written")
+	}
+}
+
+// TestGetBudgets: the list says without JSON what a budget permits, and what each partition that asked it has left.
+func TestGetBudgets(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		partitions, jobs    int
+		budget              string
+		permits             string
+		used, allowed, left int64 // 0: nothing was asked
+	}{
+		"used up":       {1, 3, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}", "q 0.3 2 10m0s refuse 1", 2, 2, 0},
+		"of partitions": {3, 3, "{queue: q, ratio: 0, floor: 4, whenExhausted: Refuse}", "q 0 4 10m0s refuse 1", 2, 2, 0},
+		"by first runs": {1, 4, "{ratio: 1, floor: 1, window: 1h, mode: Shadow}", "all together 1 1 1h0m0s delay (shadow) 1", 4, 5, 1},
+		"delayed":       {1, 2, "{queue: q, ratio: 0, floor: 1}", "q 0 1 10m0s delay 1", 1, 1, 0},
+		"not asked":     {1, 1, "{queue: other, ratio: 0.5, floor: 3}", "other 0.5 3 10m0s delay 1", 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := budgeted(t, tt.partitions, tt.jobs, tt.budget)
+			get := func(args ...string) string {
+				t.Helper()
+				return ctl(t, append([]string{"get", "budgets", "--data", data}, args...)...).exits(t, exitFine).out
+			}
+			out, line := get(), jsonLine(t, get("-o", "json"))
+			row := strings.Join(strings.Fields(strings.Split(out, "\n")[1]), " ")
+			if strings.Contains(out, "{") || line["document"] == nil {
+				t.Errorf("the table has JSON, or the JSON no document:\n%s%v", out, line)
+			}
+			unknown := "b " + tt.permits + " - - - - -"
+			states, _ := line["state"].([]any)
+			if tt.allowed == 0 {
+				if row != unknown || len(states) != 0 {
+					t.Errorf("%q, %v", row, states)
+				}
+				return
+			}
+			if len(states) != 1 {
+				t.Fatalf("%v", line)
+			}
+			s := object(states[0].(map[string]any))
+			if s.number("used") != tt.used || s.number("allowed") != tt.allowed || s.number("left") != tt.left {
+				t.Errorf("%v, want %d used of %d, %d left", s, tt.used, tt.allowed, tt.left)
+			}
+			if want := fmt.Sprintf("b %s %d %d %d %d %s", tt.permits, s.number("partition"), tt.used, tt.allowed, tt.left, s.text("asOf")); row != want {
+				t.Errorf("got  %q\nwant %q", row, want)
+			}
+			ctl(t, "explain", "budget", "b", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("%d used of %d, %d left", tt.used, tt.allowed, tt.left))
+			if old := get("b", "--at", "1"); strings.Contains(old, s.text("asOf")) {
+				t.Errorf("of a generation, what is left now:\n%s", old)
+			}
+			if err := os.Remove(app.Dir(data).JobDB()); err != nil {
+				t.Fatal(err)
+			}
+			r := ctl(t, "get", "budgets", "--data", data).exits(t, exitFine).prints(t, "What is left of budgets is not known:")
+			if row := strings.Join(strings.Fields(strings.Split(r.out, "\n")[1]), " "); row != unknown {
+				t.Errorf("without a job database: %q", row)
+			}
+		})
 	}
 }

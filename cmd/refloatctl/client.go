@@ -5,9 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -115,6 +115,29 @@ func (o offline) Get(ctx context.Context, r *pb.GetRequest, _ ...grpc.CallOption
 
 func (o offline) History(ctx context.Context, r *pb.HistoryRequest, _ ...grpc.CallOption) (*pb.HistoryResponse, error) {
 	return o.service.History(ctx, r)
+}
+
+// policyReader reads generations with a client.
+type policyReader struct{ pb.PoliciesClient }
+
+// List implements query.PolicyReader.
+func (r policyReader) List(ctx context.Context, asked *pb.ListRequest) (*pb.ListResponse, error) {
+	return r.PoliciesClient.List(ctx, asked)
+}
+
+// generations returns the history of the policies, newest first, and the generation of it that each text names: those of flags.
+func generations(ctx context.Context, c pb.PoliciesClient, flags map[string]string) ([]*pb.Generation, map[string]uint64, error) {
+	h, err := c.History(ctx, &pb.HistoryRequest{Limit: math.MaxInt32})
+	if err != nil {
+		return nil, nil, err
+	}
+	named := map[string]uint64{}
+	for flag, text := range flags {
+		if named[flag], err = query.GenerationAt(text, h.Generations, time.Now()); err != nil {
+			return nil, nil, usageError{fmt.Errorf("%s %w", flag, err)}
+		}
+	}
+	return h.Generations, named, nil
 }
 
 // policies calls the first of the named servers that responds.
@@ -353,21 +376,4 @@ func documentsOf(set *policyfile.Set) ([]*structpb.Struct, error) {
 		docs = append(docs, doc)
 	}
 	return docs, nil
-}
-
-// setOf converts the resources of a response to a set.
-func setOf(resources []*pb.Resource) (*policyfile.Set, error) {
-	var files []policyfile.File
-	for _, r := range resources {
-		text, err := json.Marshal(r.Document.AsMap())
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
-		}
-		files = append(files, policyfile.File{Name: r.Kind + " " + r.Name, Data: text})
-	}
-	set, err := policyfile.Parse(files)
-	if err != nil {
-		return nil, fmt.Errorf("this refloatctl does not understand the server's policies; upgrade it: %w", err)
-	}
-	return set, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/query"
 )
 
 type convertFlags struct {
@@ -115,7 +116,7 @@ func (f *convertFlags) maxRetries(ctx context.Context) (permitted *convert.MaxRe
 		if err != nil {
 			return err
 		}
-		set, err := setOf(list.Resources)
+		set, err := query.SetOf(list.Resources)
 		if err != nil {
 			return err
 		}

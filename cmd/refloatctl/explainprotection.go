@@ -13,7 +13,6 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
-	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
@@ -270,32 +269,29 @@ held back the most, and what the last one of them said of its window. Each parti
 				return nil, err
 			}
 			s := &protectionStory{About: "Retry budget " + name, Now: []string{"it says " + summary(got)}}
-			queue := ""
-			if spec, ok := got.Document.AsMap()["spec"].(map[string]any); ok {
-				queue, _ = spec["queue"].(string)
+			set, err := query.SetOf([]*pb.Resource{got})
+			if err != nil {
+				return nil, err
 			}
-			const newest = 1000
-			effects, asked := map[string]int{}, 0
-			var last *audit.Decision
-			_, err = jobs.ListDecisions(ctx, &query.List{Criteria: jobdb.Criteria{Queue: queue}, Sort: "-time", Limit: newest}, func(d *audit.Decision) error {
-				asked++
-				if d.Budget != nil && d.Budget.Name == name {
-					effects[d.Budget.Effect]++
-					if last == nil {
-						last = d
-					}
-				}
-				return nil
-			})
+			budget := &set.Budgets()[0]
+			uses, err := usesOf(ctx, jobs, budget, got.Generation)
 			switch {
 			case err != nil:
 				s.Now = append(s.Now, "what it decided is not known: "+err.Error())
-			case last == nil:
-				s.Now = append(s.Now, fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(asked, "decision")))
+			case len(uses.last) == 0:
+				s.Now = append(s.Now, fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(uses.asked, "decision")))
 			default:
+				last := uses.last[0]
 				s.Now = append(s.Now,
-					fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(asked, "decision"), effects[policy.BudgetGranted.String()], effects[policy.BudgetDelayed.String()], effects[policy.BudgetExhausted.String()]),
+					fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(uses.asked, "decision"), uses.effects[policy.BudgetGranted.String()], uses.effects[policy.BudgetDelayed.String()], uses.effects[policy.BudgetExhausted.String()]),
 					fmt.Sprintf("the last one, of job %s in partition %d: %s", last.JobID, last.Partition, last.Budget))
+				partitions, err := partitionsOf(ctx, jobs)
+				if err != nil {
+					return nil, err
+				}
+				for _, state := range uses.states(budget, partitions) {
+					s.Now = append(s.Now, state.String())
+				}
 			}
 			s.Do = []copied{
 				step("change it, with `apply`", "get", "budgets", name, "-o", "yaml"),

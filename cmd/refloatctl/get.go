@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/refloat/refloat/cmd/internal/text"
 
@@ -66,7 +67,8 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 				return err
 			}
 			if cmd.Flags().Changed("at") {
-				if err := f.checkAt(at); err != nil {
+				var err error
+				if at, err = f.moment(at); err != nil {
 					return err
 				}
 			}
@@ -77,19 +79,22 @@ logs, in the data directory or on Pulsar, and takes as long as reading them.`,
 	}
 	f.add(cmd)
 	f.bindServer(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "show the job as of this time (RFC 3339), or after the message at this position of events (ledger:entry:batch)")
+	cmd.Flags().StringVar(&at, "at", "", "show the job as of this time, or this duration ago, such as 24h, or after the message at this position of events (ledger:entry:batch)")
 	completeArg(cmd, &f.deployment, jobIDs)
 	return cmd
 }
 
-// checkAt returns a usage error unless a job can be shown as of then: that is derived from the logs.
-func (f *getFlags) checkAt(at string) error {
-	if err := query.CheckAt(at); err != nil {
-		bad, _ := errors.AsType[*query.Invalid](err)
-		return usageError{fmt.Errorf("--at %w", bad.Err)}
+// moment returns what --at says, as a time or a position, unless no job can be shown as of then: that is derived from the logs.
+func (f *getFlags) moment(at string) (string, error) {
+	when, err := query.At(at, time.Now())
+	if bad, ok := errors.AsType[*query.Invalid](err); ok {
+		return "", usageError{fmt.Errorf("--at %w", bad.Err)}
 	}
-	if f.data == "" && !f.onPulsar() && !f.onServer() {
-		return usageError{errors.New("--at is derived from the logs: give --data DIR, or --pulsar URL beside --job-db URL")}
+	switch {
+	case at == "":
+		return "", usageError{errors.New("--at is empty: want a time, a duration or a position")}
+	case f.data == "" && !f.onPulsar() && !f.onServer():
+		return "", usageError{errors.New("--at is derived from the logs: give --data DIR, or --pulsar URL beside --job-db URL")}
 	}
-	return nil
+	return when, nil
 }

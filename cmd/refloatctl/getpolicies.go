@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +35,7 @@ func newGetResources() []*cobra.Command {
 		getResources("policies [NAME]", "Show policies, the generation in force in each partition, and overrides", policyfile.KindPolicy),
 		getResources("group-policies [NAME]", "Show group policies", policyfile.KindGroup),
 		getResources("queues [NAME]", "Show queue bindings", policyfile.KindQueue),
-		getResources("budgets [NAME]", "Show retry budgets", policyfile.KindBudget),
+		getResources("budgets [NAME]", "Show retry budgets, and what is left of each in each partition", policyfile.KindBudget),
 		getResources("settings", "Show the settings", policyfile.KindSettings),
 		getResources("resources", "Show everything that `apply` manages: policies, group policies, queues and settings", ""),
 	}
@@ -59,13 +57,17 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 			if f.at != "" && f.generation != 0 {
 				return usageError{errors.New("--at and --generation both say which one: give only one")}
 			}
-			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) (err error) {
+			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
 				if f.at != "" {
-					if f.generation, err = generationAt(ctx, c, f.at); err != nil {
+					_, named, err := generations(ctx, c, map[string]string{"--at": f.at})
+					if err != nil {
 						return err
 					}
+					if f.generation = named["--at"]; f.generation == 0 {
+						return usageError{errors.New("--at 0: there are no policies before generation 1")}
+					}
 				}
-				return f.show(ctx, cmd.OutOrStdout(), c, kind, args)
+				return f.show(ctx, cmd, c, kind, args)
 			})
 		},
 	}
@@ -74,7 +76,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	}
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")
-	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time (RFC 3339), or this generation")
+	cmd.Flags().StringVar(&f.at, "at", "", "show the generation that was the newest at this time, or this duration ago, such as 24h, or this generation")
 	addForms(cmd, &f.output, "table (for people), yaml (what apply -f reads) or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
 	if kind != "" {
 		completeResource(cmd, &f.client, kind)
@@ -82,7 +84,8 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 	return cmd
 }
 
-func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesClient, kind string, args []string) error {
+func (f *getPoliciesFlags) show(ctx context.Context, cmd *cobra.Command, c pb.PoliciesClient, kind string, args []string) error {
+	w := cmd.OutOrStdout()
 	var resources []*pb.Resource
 	var overrides []*pb.BrakeState
 	if len(args) == 1 {
@@ -100,7 +103,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 	}
 	switch f.output {
 	case show.FormYAML:
-		set, err := setOf(resources)
+		set, err := query.SetOf(resources)
 		if err != nil {
 			return err
 		}
@@ -111,13 +114,29 @@ func (f *getPoliciesFlags) show(ctx context.Context, w io.Writer, c pb.PoliciesC
 		_, err = w.Write(text)
 		return err
 	case show.FormJSON:
-		return resourcesAsJSON(w, resources)
+		if kind != policyfile.KindBudget {
+			return resourcesAsJSON(w, resources, nil)
+		}
 	}
-	set, err := setOf(resources)
+	set, err := query.SetOf(resources)
 	if err != nil {
 		return err
 	}
-	if err := resourceTable(w, kind, set, resources); err != nil {
+	var left map[string][]budgetState
+	if kind == policyfile.KindBudget && f.generation == 0 {
+		if left, err = budgetStates(ctx, f.jobAnswers(), set, resources); err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "What is left of budgets is not known:", err)
+		}
+	}
+	switch {
+	case f.output == show.FormJSON:
+		return resourcesAsJSON(w, resources, left)
+	case kind == policyfile.KindBudget:
+		err = budgetTable(w, set, resources, left)
+	default:
+		err = resourceTable(w, kind, set, resources)
+	}
+	if err != nil {
 		return err
 	}
 	if f.generation != 0 {
@@ -144,16 +163,17 @@ type resourceLine struct {
 	Generation uint64          `json:"generation"`
 	UsedBy     []string        `json:"usedBy,omitempty"`
 	Document   json.RawMessage `json:"document"`
+	State      []budgetState   `json:"state,omitempty"` // of a retry budget, what each partition has of it
 }
 
-func resourcesAsJSON(w io.Writer, resources []*pb.Resource) error {
+func resourcesAsJSON(w io.Writer, resources []*pb.Resource, left map[string][]budgetState) error {
 	enc := show.JSONLines(w)
 	for _, r := range resources {
 		doc, err := json.Marshal(r.Document.AsMap())
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
 		}
-		if err := enc.Encode(resourceLine{r.Kind, r.Name, r.Generation, r.UsedBy, doc}); err != nil {
+		if err := enc.Encode(resourceLine{r.Kind, r.Name, r.Generation, r.UsedBy, doc, left[r.Name]}); err != nil {
 			return err
 		}
 	}
@@ -282,25 +302,4 @@ func resourceArgs(args []string) (policyfile.ID, error) {
 		return policyfile.ID{}, fmt.Errorf("%s needs a name", args[0])
 	}
 	return policyfile.ID{Kind: kind, Name: args[1]}, nil
-}
-
-// generationAt returns the generation that was the newest at a time, or the one of that number.
-func generationAt(ctx context.Context, c pb.PoliciesClient, at string) (uint64, error) {
-	if n, err := strconv.ParseUint(at, 10, 64); err == nil && n > 0 {
-		return n, nil
-	}
-	t, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		return 0, usageError{fmt.Errorf("--at %q: want a time such as 2026-12-01T06:00:00Z, or a generation such as 7", at)}
-	}
-	h, err := c.History(ctx, &pb.HistoryRequest{Limit: math.MaxInt32})
-	if err != nil {
-		return 0, err
-	}
-	for _, g := range h.Generations { // newest first
-		if !g.Time.AsTime().After(t) {
-			return g.Generation, nil
-		}
-	}
-	return 0, fmt.Errorf("the policies log begins after %s: `refloatctl history` lists its generations", at)
 }

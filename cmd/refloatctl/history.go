@@ -62,6 +62,13 @@ type generationOut struct {
 	Unusable   string        `json:"unusable,omitempty"`
 }
 
+func generationJSON(g *pb.Generation) generationOut {
+	var overrides strings.Builder
+	overrideLines(&overrides, g.Brakes)
+	lines := strings.FieldsFunc(overrides.String(), func(r rune) bool { return r == '\n' })
+	return generationOut{g.Generation, rfc3339(g.Time), g.Author, g.Reason, resourcesJSON(g.Changes), lines, g.Unusable}
+}
+
 // showHistory prints generations, newest first. If they are all, numbers that are missing between them are superseded
 // changes: two evaluators that start with the same files publish both, and the second one finds the first.
 func showHistory(w io.Writer, output string, generations []*pb.Generation, all bool) error {
@@ -75,12 +82,8 @@ func showHistory(w io.Writer, output string, generations []*pb.Generation, all b
 				t.Row(fmt.Sprint(n), "-", "", "nothing: another change came first, or it cannot be read", "")
 			}
 		}
-		var overrides strings.Builder
-		overrideLines(&overrides, g.Brakes)
-		lines := strings.FieldsFunc(overrides.String(), func(r rune) bool { return r == '\n' })
 		if output == show.FormJSON {
-			out := generationOut{g.Generation, rfc3339(g.Time), g.Author, g.Reason, resourcesJSON(g.Changes), lines, g.Unusable}
-			if err := enc.Encode(out); err != nil {
+			if err := enc.Encode(generationJSON(g)); err != nil {
 				return err
 			}
 			continue

@@ -188,8 +188,12 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	if f.output == show.FormJSON {
 		return errors.Join(writeSimulations(out, results, in.allAssumed()), out.Flush())
 	}
-	for i, of := range results {
-		if i > 0 {
+	compared := simulate.Compare(results)
+	for i := range compared[1:] {
+		fmt.Fprintln(out, query.OneLine(compared[i+1].Verdict))
+	}
+	for _, of := range results {
+		if len(results) > 1 {
 			fmt.Fprintln(out)
 		}
 		if err := text.Simulation(out, of[0], f.seeds); err != nil {
@@ -197,7 +201,7 @@ func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 		}
 	}
 	if len(results) > 1 || f.seeds > 1 {
-		if err := text.Comparisons(out, simulate.Compare(results)); err != nil {
+		if err := text.Comparisons(out, compared); err != nil {
 			return err
 		}
 	}

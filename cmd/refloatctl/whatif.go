@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/refloat/refloat/cmd/internal/text"
 
@@ -14,6 +16,8 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/pulsarflags"
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whatif"
@@ -21,7 +25,6 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/query"
 )
@@ -45,7 +48,8 @@ func newWhatif() *cobra.Command {
 decided: how many failed runs would be decided differently, from what to what, by queue,
 cause of the failure and rule; how many retries more or fewer, how much run time, and
 what really became of the jobs that only one side retries. Each path of --policies is a
-candidate; without it, the policies in force now are. --set changes fields of every
+candidate, and so is a generation of the policies log: generation:41, or generation:24h, the
+one in force a day ago; without it, the policies in force now are. --set changes fields of every
 candidate.
 
 A candidate counts its own retries over the runs that happened. Where it retries a job
@@ -69,6 +73,7 @@ Exit codes: 0 no candidate changes a decision, 1 one does, 2 usage, 3 the logs c
 be read.`,
 		Example: `  refloatctl whatif --data .refloat-run --set 'policies.infra.rules[lost].retryLimit=1'
   refloatctl whatif --data .refloat-run --policies my/policies,their/policies --queue genomics
+  refloatctl whatif --data .refloat-run --against generation:24h --policies now
   refloatctl whatif --log .refloat-run/logs/events --against main/policies --policies my/policies
   refloatctl whatif --data .refloat-run --policies my/policies -o json | jq '.jobs[] | select(.cause == "OOMKilled") | .jobId'`,
 		Args: cobra.NoArgs,
@@ -81,9 +86,9 @@ be read.`,
 	}
 	f.bindLogs(cmd)
 	f.bindServer(cmd)
-	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (default: the policies in force now)")
+	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them, a generation such as generation:41 or generation:24h, or now (default: now, the policies in force)")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "field to change in every candidate, such as policies.infra.rules[lost].retryLimit=2; may be repeated")
-	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, or a path of policies")
+	cmd.Flags().StringVar(&f.against, "against", query.AgainstDecided, "what to compare with: decided, now, a path of policies, or a generation such as generation:24h")
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
 	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339), or this duration ago, such as 24h (default: all)")
 	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time, or this duration ago (default: its end)")
@@ -122,8 +127,10 @@ func (f *whatifFlags) check() error {
 		return usageError{errors.New("--semantics: a decision log names the versions of the semantics: omit it")}
 	case eventsOnly && (f.against == query.AgainstDecided || f.against == query.AgainstNow):
 		return usageError{errors.New("--log alone has no decisions: give --against PATH, or --decisions DIR")}
-	case eventsOnly && len(f.policies) == 0:
+	case eventsOnly && (len(f.policies) == 0 || slices.Contains(f.policies, query.AgainstNow)):
 		return usageError{errors.New("--log alone has no policies: give --policies PATH")}
+	case slices.Contains(f.policies, query.AgainstDecided):
+		return usageError{errors.New("--policies decided: what was decided is no candidate: compare with it, --against decided")}
 	case eventsOnly:
 		return nil
 	}
@@ -148,18 +155,17 @@ func (f *whatifFlags) readEvents(ctx context.Context, use func(audit.Logs) error
 }
 
 func runWhatif(cmd *cobra.Command, f whatifFlags) error {
-	files := map[string]*policyfile.Set{}
+	sets := map[string]query.Policies{}
 	for _, path := range append(slices.Clone(f.policies), f.against) {
 		if path == query.AgainstDecided || path == query.AgainstNow {
 			continue
 		}
-		set, err := readPolicies(cmd, path)
-		if err != nil {
+		var err error
+		if sets[path], err = f.policySet(cmd, path); err != nil {
 			return err
 		}
-		files[path] = set
 	}
-	asked := f.question(files)
+	asked := f.question(sets)
 	results, err := asking(func(bar *show.Progress) ([]query.WhatIfResult, error) {
 		asked.Progress = func(messages uint64) { bar.UpdateShared("deciding: %s", plural.Of(messages, "message")) }
 		return f.answers().WhatIf(cmd.Context(), asked)
@@ -177,6 +183,12 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 		return err
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
+	if f.output == show.FormTable {
+		for _, verdict := range query.Verdicts(results) {
+			fmt.Fprintln(out, query.OneLine(verdict))
+		}
+		fmt.Fprintln(out)
+	}
 	changed := false
 	for i, r := range results {
 		changed = changed || r.Differences() > 0
@@ -231,14 +243,51 @@ func (f *whatifFlags) answers() query.Answers {
 	}
 }
 
+// generationPrefix begins the name of a generation where policies may also be a path.
+const generationPrefix = "generation:"
+
+// policySet reads policies: files, or a generation of the policies log.
+func (f *whatifFlags) policySet(cmd *cobra.Command, path string) (p query.Policies, err error) {
+	text, ok := strings.CutPrefix(path, generationPrefix)
+	if !ok {
+		p.Name = path
+		p.Set, err = readPolicies(cmd, path)
+		return p, err
+	}
+	read := func(ctx context.Context, c pb.PoliciesClient) error {
+		_, named, err := generations(ctx, c, map[string]string{generationPrefix: text})
+		if err != nil {
+			return err
+		}
+		p.Name = fmt.Sprintf("generation %d", named[generationPrefix])
+		p.Set, err = query.SetAt(ctx, policyReader{c}, named[generationPrefix])
+		return err
+	}
+	switch {
+	case f.eventsOnly():
+		return p, usageError{fmt.Errorf("%s: --log alone has no policies log: give --decisions DIR beside it, or --data DIR", path)}
+	case f.onServer():
+		return p, f.remote.policies(cmd.Context(), read)
+	}
+	return p, f.readEvents(cmd.Context(), func(logs audit.Logs) error {
+		if logs.Policies == nil {
+			return usageError{fmt.Errorf("%s: there is no policies log: give --policies-log DIR", path)}
+		}
+		return withStore(logs.Policies, func(store *policylog.Store) error {
+			return serverError(read(cmd.Context(), offline{service: &api.Service{Store: store, Now: time.Now}}))
+		})
+	})
+}
+
 // question gathers the candidates.
-func (f *whatifFlags) question(files map[string]*policyfile.Set) *query.WhatIf {
+func (f *whatifFlags) question(sets map[string]query.Policies) *query.WhatIf {
 	w := &query.WhatIf{Set: f.set, Queue: f.queue, From: f.fromTime, To: f.toTime, Limit: f.jobs, Skip: f.skip, Parallel: f.parallel, Semantics: f.semantics}
 	if f.against != query.AgainstDecided {
-		w.Against = &query.Policies{Name: f.against, Set: files[f.against]}
+		against := sets[f.against] // now: those in force
+		w.Against = &against
 	}
 	for _, path := range f.policies {
-		w.Candidates = append(w.Candidates, query.Policies{Name: path, Set: files[path]})
+		w.Candidates = append(w.Candidates, sets[path])
 	}
 	return w
 }

@@ -52,7 +52,7 @@ func TestWhatifSame(t *testing.T) {
 	}
 	log := app.Dir(data).Events()
 	inProcess(t, "whatif", "--log", log, "--against", testPolicies, "--policies", testPolicies).exits(t, exitFine).prints(t, ": 0 of ")
-	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).prints(t, "retries fewer: ", "CANDIDATE", "GlobalLimit")
+	inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).prints(t, "retries fewer: ", "CANDIDATE", "GlobalLimit", "fewer failed runs; ")
 	inProcess(t, "whatif", "--data", data, "--against", "now", "--set", "settings.globalMaxRetries=1").exits(t, exitFinding).
 		prints(t, "the policies in force with settings.globalMaxRetries=1, against the policies in force: ")
 	// What the policies of --against decide was not decided.

@@ -104,9 +104,9 @@ func (a *Auth) known(who Principal, all []policylog.Override) []policylog.Overri
 	return slices.DeleteFunc(slices.Clone(all), func(o policylog.Override) bool { return o.Queue != "" && !a.knows(who, o.Queue) })
 }
 
-// Shown returns what a caller may know of a generation, before which other overrides were in force: its changes, its overrides, and
+// shown returns what a caller may know of a generation, before which other overrides were in force: its changes, its overrides, and
 // what these change, in words; false: nothing.
-func (s *Service) Shown(who Principal, v *policylog.Version, before []policylog.Override) (_ []policylog.Change, _ []policylog.Override, lines []string, _ bool) {
+func (s *Service) shown(who Principal, v *policylog.Version, before []policylog.Override) (_ []policylog.Change, _ []policylog.Override, lines []string, _ bool) {
 	a := s.Auth
 	changes := slices.DeleteFunc(slices.Clone(v.Changes), func(c policylog.Change) bool { return !a.knowsID(who, c.ID) })
 	overrides := a.known(who, v.Overrides)

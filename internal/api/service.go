@@ -331,7 +331,7 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 		if i+1 < len(all) {
 			before = all[i+1].Overrides
 		}
-		changes, overrides, lines, some := s.Shown(who, v, before)
+		changes, overrides, lines, some := s.shown(who, v, before)
 		if !some {
 			continue
 		}

@@ -153,6 +153,7 @@ type DecisionCount struct {
 // HourFilter selects hours.
 type HourFilter struct {
 	Queue, Policy string // one of them, or neither: all decisions
+	Rule          string // of the policy; "": all
 	// From is the first hour, To the one after the last; 0: no limit.
 	From, To int64
 }

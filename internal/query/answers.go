@@ -27,6 +27,7 @@ type Answers interface {
 	WhyNot(ctx context.Context, job string, run int, outcome string) (*WhyNot, error)
 	Group(ctx context.Context, k GroupKey) (Group, error)
 	GroupHistory(ctx context.Context, k GroupKey) (*GroupHistory, error)
+	BeforeAfter(ctx context.Context, asked Around) (BeforeAfter, error)
 	QueueStory(ctx context.Context, about QueueQuestion) (*QueueStory, error)
 	Shadow(ctx context.Context, queue string, since int64, visit func(*ShadowLine) error) error
 	WhatIf(ctx context.Context, w *WhatIf) ([]WhatIfResult, error)

@@ -33,10 +33,16 @@ func publishedAt(m *eventlog.Message) int64 {
 	return m.Publish
 }
 
-// CheckAt returns an *Invalid unless a text is a time or a position.
-func CheckAt(at string) error {
-	_, err := notBehind(at)
-	return err
+// At returns the time that a text means (Moment), or the position that it is, as JobAt reads them. Errors: *Invalid.
+func At(text string, now time.Time) (string, error) {
+	if _, err := eventlog.ParsePosition(text); err == nil || text == "" {
+		return text, nil
+	}
+	at, err := Moment(text, now)
+	if err != nil {
+		return "", &Invalid{"at", fmt.Errorf("%w, or a position such as 12:345:6", err)}
+	}
+	return time.Unix(0, at).UTC().Format(time.RFC3339Nano), nil
 }
 
 // JobAt shows a job as it was at a time (RFC 3339), or after the message at a position; it is derived from the logs.

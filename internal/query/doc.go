@@ -40,8 +40,8 @@ type Source struct {
 	limited func(context.Context) bool // the caller may see only some queues; nil: none is limited
 }
 
-// ErrAllQueues reports a question about all queues by a caller who may see only some.
-var ErrAllQueues = errors.New("the answer is derived from whole logs, which are of all queues: ask somebody who may see the jobs of all queues")
+// ErrAllQueues reports a question about all queues, such as one that is answered from whole logs, by a caller who may see only some.
+var ErrAllQueues = errors.New("the answer is about all queues: ask somebody who may see the jobs of all queues")
 
 // Limited returns a source that answers from what a caller may see. Queues returns which queues these are, by the context of
 // a question, or all.

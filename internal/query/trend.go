@@ -110,24 +110,42 @@ func trendOf(counts []jobdb.HourCount, first, last int64) *Trend {
 // around is how many hours before and after a change are compared.
 const around = 24
 
-// BeforeAfter are the decisions of the 24 hours before the hour of a change, and of those after it, as far as there are any yet. The
-// hour itself is in neither.
-func (s *Source) BeforeAfter(ctx context.Context, change int64) (before, after Effects, err error) {
-	hour := jobdb.HourOf(change)
+// Around asks for the decisions around some changes: of a queue, of a policy or a rule of it, or all.
+type Around struct {
+	Queue, Policy, Rule string
+	First, Last         int64 // when the first and the last change came, in Unix nanoseconds
+}
+
+// BeforeAfter are the decisions of the 24 hours before the hour of the first change, and of those after that of the last one, as far
+// as there are any yet. These hours, and what is between them, are in neither.
+type BeforeAfter struct {
+	Before Effects `json:"before"`
+	After  Effects `json:"after"`
+}
+
+// BeforeAfter counts decisions before and after changes. Errors: ErrAllQueues, of a policy.
+func (s *Source) BeforeAfter(ctx context.Context, asked Around) (n BeforeAfter, err error) {
+	if asked.Policy != "" && s.limited != nil && s.limited(ctx) {
+		return n, ErrAllQueues
+	}
+	if asked.First > asked.Last {
+		return n, invalid("last", "%s is before %s", TimeText(asked.Last), TimeText(asked.First))
+	}
+	first, last := jobdb.HourOf(asked.First), jobdb.HourOf(asked.Last)
 	err = s.Jobs(ctx, func(q jobdb.Queries) error {
-		counts, err := q.Hours(jobdb.HourFilter{From: hour - around, To: hour + 1 + around})
+		counts, err := q.Hours(jobdb.HourFilter{Queue: asked.Queue, Policy: asked.Policy, Rule: asked.Rule, From: first - around, To: last + 1 + around})
 		for _, c := range counts {
 			effect := effectOf(c.Requeue, c.Shadow, c.Acted)
 			switch {
-			case c.Hour < hour:
-				before.add(effect, c.Count)
-			case c.Hour > hour:
-				after.add(effect, c.Count)
+			case c.Hour < first:
+				n.Before.add(effect, c.Count)
+			case c.Hour > last:
+				n.After.add(effect, c.Count)
 			}
 		}
 		return err
 	})
-	return before, after, err
+	return n, err
 }
 
 // sum adds counts.

@@ -50,9 +50,20 @@ func TestTrend(t *testing.T) {
 			t.Errorf("%+v: %v, %d steps, %+v", c, got.Step, len(got.Steps), n)
 		}
 	}
-	before, after, err := s.BeforeAfter(t.Context(), 1190*3600e9+7)
-	if err != nil || before.Retried != 48 || after.Retried != 18 {
-		t.Errorf("before %+v, after %+v, %v: want 48 and 18 retried", before, after, err)
+	n, err := s.BeforeAfter(t.Context(), query.Around{First: 1190*3600e9 + 7, Last: 1190*3600e9 + 7})
+	if err != nil || n.Before.Retried != 48 || n.After.Retried != 18 {
+		t.Errorf("%+v, %v: want 48 and 18 retried", n, err)
+	}
+	n, err = s.BeforeAfter(t.Context(), query.Around{First: 1010 * 3600e9, Last: 1197 * 3600e9})
+	if err != nil || n.Before.Retried != 20 || n.After.Retried != 4 {
+		t.Errorf("%+v, %v: want 20 and 4 retried", n, err)
+	}
+	if _, err = s.BeforeAfter(t.Context(), query.Around{First: 2, Last: 1}); err == nil {
+		t.Error("the last change is before the first one")
+	}
+	some := s.Limited(func(context.Context) ([]string, bool) { return []string{"q"}, false })
+	if _, err = some.BeforeAfter(t.Context(), query.Around{Policy: "p"}); !errors.Is(err, query.ErrAllQueues) {
+		t.Errorf("who sees one queue has the decisions of a policy: %v", err)
 	}
 }
 

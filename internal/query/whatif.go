@@ -65,8 +65,12 @@ func (w *WhatIf) Bounded() error {
 type WhatIfResult struct {
 	Record string `json:"record"` // WhatIf
 	*whatif.Result
-	Fields  []FieldChange `json:"fields"` // of WhatIf.Set
-	Assumed []string      `json:"assumed"`
+	// Verdict says in a sentence what the candidate does beside what it is compared with, and AgainstFirst, of a further one, beside the
+	// first candidate.
+	Verdict      string        `json:"verdict"`
+	AgainstFirst string        `json:"againstFirst,omitempty"`
+	Fields       []FieldChange `json:"fields"` // of WhatIf.Set
+	Assumed      []string      `json:"assumed"`
 }
 
 // FieldChange is a field that a what-if sets in a candidate.
@@ -309,8 +313,9 @@ func (s *Source) WhatIf(ctx context.Context, w *WhatIf) (results []WhatIfResult,
 	err = s.whole(ctx, func(logs audit.Logs) error {
 		found, err := whatif.Run(ctx, logs, o)
 		for i, r := range found {
-			results = append(results, WhatIfResult{"WhatIf", r, fields[i], whatif.Assumptions()})
+			results = append(results, WhatIfResult{Record: "WhatIf", Result: r, Fields: fields[i], Assumed: whatif.Assumptions()})
 		}
+		judge(results)
 		return err
 	})
 	return results, err

@@ -200,17 +200,27 @@ func (s *Source) budgetOf(ctx context.Context, b *Basis) (*whynot.Budget, error)
 			use.Was = have
 		}
 	}
+	var err error
+	use.Partitions, err = s.CountPartitions(ctx)
+	return use, err
+}
+
+// CountPartitions counts the partitions of the log that decisions are from. Without the logs, these are the ones of which something was
+// applied to the job database.
+func (s *Source) CountPartitions(ctx context.Context) (n uint32, err error) {
 	if s.Logs != nil {
-		return use, s.Logs(ctx, func(logs audit.Logs) error {
-			use.Partitions = uint32(logs.Decisions.Partitions())
+		err = s.Logs(ctx, func(logs audit.Logs) error {
+			n = uint32(logs.Decisions.Partitions())
 			return nil
 		})
+		return n, err
 	}
-	return use, s.Jobs(ctx, func(q jobdb.Queries) error { // of partitions of which nothing was applied yet, there is no position
+	err = s.Jobs(ctx, func(q jobdb.Queries) error { // of partitions of which nothing was applied yet, there is no position
 		positions, err := q.Positions()
-		use.Partitions = uint32(len(positions))
+		n = uint32(len(positions))
 		return err
 	})
+	return n, err
 }
 
 // memberBefore returns the failed member with its unit and its group as they were before a decision: as the records before it

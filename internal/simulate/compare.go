@@ -3,8 +3,10 @@ package simulate
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,6 +15,8 @@ type Comparison struct {
 	Candidate string `json:"candidate"`
 	Against   string `json:"against"`
 	Seeds     int    `json:"seeds"`
+	// Verdict says in a sentence how it differs from the first one by more than chance; "": this is the first one.
+	Verdict string `json:"verdict,omitempty"`
 	// Headline are the measures by which candidates are judged. Whether one differs is asked of them alone: there are few, so
 	// that chance rarely finds one.
 	Headline []Measure `json:"headline"`
@@ -135,6 +139,7 @@ func Compare(results [][]*Result) (out []Comparison) {
 		}
 		if first != nil {
 			c.judge()
+			c.Verdict = c.verdict(Letter(0), Letter(len(out)), scarcest(results))
 		}
 		out = append(out, c)
 	}
@@ -149,6 +154,50 @@ func (c *Comparison) judge() {
 		others = append(others, differences(c.Parts[i].Measures)...)
 	}
 	holm(others, c.Seeds)
+}
+
+// verdict says how the candidate differs: in the headline, in jobs, retries and waste of the scarcest resource. Only what is hardly chance is said to differ.
+func (c *Comparison) verdict(first, own, scarce string) string {
+	var differ, apart []string
+	named := func(of []Measure, which func(string) bool) {
+		for i := range of {
+			m := &of[i]
+			switch d := m.Difference; {
+			case !which(m.Name) || d.Agree == 0:
+			case !d.Differs:
+				apart = append(apart, strconv.Quote(m.Name))
+			default:
+				word := "more"
+				if d.Median < 0 {
+					word = "less"
+				}
+				differ = append(differ, fmt.Sprintf("%.1f %s of %q", math.Abs(d.Median), word, m.Name))
+			}
+		}
+	}
+	named(c.Headline, func(string) bool { return true })
+	named(c.Measures, func(name string) bool {
+		return name == "jobs done" || name == "retries" || name == "wasted hours of "+scarce
+	})
+	text := fmt.Sprintf("%s against %s, medians over %d seeds: ", own, first, c.Seeds)
+	if c.Seeds == 1 {
+		text = fmt.Sprintf("%s against %s, under one seed: ", own, first)
+	}
+	switch {
+	case len(differ)+len(apart) == 0:
+		return text + "no difference under any seed in what decides"
+	case len(differ) == 0:
+		text += "no difference that is more than chance"
+		if few := FewSeeds(c.Seeds); few != "" {
+			text += " (" + few + ")"
+		}
+	default:
+		text += strings.Join(differ, ", ")
+	}
+	if len(apart) > 0 {
+		text += "; not told apart: " + strings.Join(apart, ", ")
+	}
+	return text
 }
 
 func differences(of []Measure) (out []*Difference) {

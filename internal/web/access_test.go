@@ -47,7 +47,7 @@ var routeClasses = map[string]class{
 	"GET /order": ofJobs, "POST /order": ofChanges,
 
 	"GET /refloat/v1/jobs": ofJobs, "GET /refloat/v1/jobs/{job_id}": ofJobs, "GET /refloat/v1/jobs/{job_id}/story": ofJobs, "GET /refloat/v1/jobs/{job_id}/explanation": ofJobs,
-	"GET /refloat/v1/jobs/{job_id}/why-not/{outcome}": ofJobs, "GET /refloat/v1/runs": ofJobs, "GET /refloat/v1/decisions": ofJobs, "GET /refloat/v1/groups": ofJobs, "GET /refloat/v1/search": ofJobs,
+	"GET /refloat/v1/jobs/{job_id}/why-not/{outcome}": ofJobs, "GET /refloat/v1/runs": ofJobs, "GET /refloat/v1/decisions": ofJobs, "GET /refloat/v1/decisions/around": ofJobs, "GET /refloat/v1/groups": ofJobs, "GET /refloat/v1/search": ofJobs,
 	"GET /refloat/v1/groups/{group}": ofJobs, "GET /refloat/v1/groups/{group}/history": ofJobs, "GET /refloat/v1/queues/{queue}/story": ofJobs,
 	"GET /refloat/v1/top/retries": ofJobs, "GET /refloat/v1/top/cost": ofJobs, "GET /refloat/v1/summary": ofJobs, "GET /refloat/v1/shadow/report": ofJobs, "GET /refloat/v1/partitions": ofJobs,
 	"GET /refloat/v1/watch/decisions": ofJobs, "POST /refloat/v1/whatif": ofWhole, "POST /refloat/v1/verify": ofWhole,

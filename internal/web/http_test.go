@@ -37,7 +37,7 @@ func views() []string {
 	id := url.QueryEscape(planted(1, 1, 1).Jobs[0].JobID)
 	group := url.Values{"queue": {"q" + hostile}, "set": {long}, "name": {"g" + hostile}}.Encode()
 	return []string{
-		"/", "/decisions", "/jobs", "/runs", "/runs?node=" + trendNode, "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1",
+		"/", "/decisions", "/jobs", "/runs", "/runs?node=" + trendNode, "/groups", "/top", "/policies", "/policy?name=training", "/generation?number=1", "/generation?number=1&against=0",
 		"/whatif?set=settings.globalMaxRetries%3D2",
 		"/whatif?set=policies.training.rules%5Boom%5D.retryLimit%3D2", "/shadow", "/partitions", "/overrides", "/search?q=hostile-", "/search?q=e", "/search?q=hacked", "/search?q=e&kind=node", "/top?by=set&queue=genomics", "/queue?name=" + url.QueryEscape("q"+hostile),
 		"/queue?since=24h&name=" + url.QueryEscape("q"+hostile),
@@ -393,7 +393,7 @@ func TestQuestions(t *testing.T) {
 	}{
 		{"why did this job fail for good", []string{`href="(/jobs\?state=Failed[^"]*)"`, `href="(/job\?id=01m7[^"]*)"`}, nil, "It failed for good"},
 		{"which queue retried most in the last hour", []string{`href="(/top\?since=1h)"`, `href="([^"]*)">show the last hour of the data`}, nil, "Retries by queue"},
-		{"what if OOM were limited to 2", []string{`href="(/decisions\?[^"]*rule=oom)"`, `href="(/policy\?name=training)"`, `href="(/whatif\?set=policies.training.rules%5Boom%5D.retryLimit%3D2)"`}, url.Values{"set": {"policies.training.rules[oom].retryLimit=2"}}, "failed runs would be decided differently"},
+		{"what if OOM were limited to 2", []string{`href="(/decisions\?[^"]*rule=oom)"`, `href="(/policy\?name=training)"`, `href="(/whatif\?set=policies.training.rules%5Boom%5D.retryLimit%3D2)"`}, url.Values{"set": {"policies.training.rules[oom].retryLimit=2"}}, "the policies in force with policies.training.rules[oom].retryLimit=2, against what was decided: "},
 	} {
 		_, body := ask(t, "GET", d.url+"/", "")
 		for _, step := range c.steps {
@@ -489,6 +489,16 @@ func TestOverrides(t *testing.T) {
 	}
 	if _, body = ask(t, "GET", s.URL+"/generation?number=5", ""); !strings.Contains(body, "No longer: retries of all queues are killed") || strings.Contains(body, "No longer: retries of all queues after") {
 		t.Errorf("what the generation ended: %s", text(body))
+	}
+	_, newer := ask(t, "GET", s.URL+"/generation?number=5&against=1", "")
+	_, older := ask(t, "GET", s.URL+"/generation?number=1&against=5", "")
+	if got := text(newer); got != text(older) || !strings.Contains(got, "generation 5 against 1") || !strings.Contains(got, "Generations between them") || !strings.Contains(got, "No longer: retries of all queues are killed") || !strings.Contains(got, "No resource changed") {
+		t.Errorf("two generations, the newer first: %s\nthe older first: %s", got, text(older))
+	}
+	for against, want := range map[string]string{"99": "there is no generation 99", "soon": "or a generation such as 7", "20000d": "the policies log begins after"} {
+		if resp, body := ask(t, "GET", s.URL+"/generation?number=5&against="+against, ""); resp.StatusCode != 400 || !strings.Contains(body, want) {
+			t.Errorf("against %s: %d %s", against, resp.StatusCode, text(body))
+		}
 	}
 	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "http://elsewhere.example"}, {"Host", "elsewhere.example"}} {
 		if resp, _ := ask(t, "POST", s.URL+"/overrides", form.Encode(), headers...); resp.StatusCode != 403 {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy"
@@ -36,6 +38,7 @@ type policiesPage struct {
 	Resources   table
 	Budgets     table
 	Generations table
+	Compare     []filter
 }
 
 const shownGenerations = 50
@@ -69,16 +72,30 @@ func (s *Site) policies(p *page) error {
 		return err
 	}
 	shown.Budgets = budgetsOf(&snap)
-	shown.Generations = table{Caption: "Generations, newest first", Columns: columns("Generation>", "When", "Who", "Why", "Change"), Empty: "Nothing was ever published."}
-	for _, g := range history.Generations {
+	shown.Generations = generationTable("Generations, newest first", history.Generations)
+	shown.Compare = compared("", "")
+	if len(history.Generations) > 1 {
+		shown.Compare = compared(fmt.Sprint(history.Generations[0].Generation), fmt.Sprint(history.Generations[1].Generation))
+	}
+	return p.show("policies", "Policies", "/policies", shown)
+}
+
+// compared are the fields of the form that compares two generations.
+func compared(number, against string) []filter {
+	return []filter{{Name: "number", Label: "Generation", Value: number}, {Name: "against", Label: "Against", Value: against, Hint: "a number, 24h, or a time"}}
+}
+
+func generationTable(caption string, list []*pb.Generation) table {
+	t := table{Caption: caption, Columns: columns("Generation>", "When", "Who", "Why", "Change"), Empty: "Nothing was ever published."}
+	for _, g := range list {
 		row := []cell{generationCell(g.Generation), at(query.TimeText(g.Time.AsTime().UnixNano())), text(g.Author), {Text: g.Reason, Class: "why"}, {Text: changeText(g), Class: "why"}}
 		row[0].Class = "num"
 		if g.Unusable != "" {
 			row[4].Note = "unusable: " + g.Unusable
 		}
-		shown.Generations.Rows = append(shown.Generations.Rows, row)
+		t.Rows = append(t.Rows, row)
 	}
-	return p.show("policies", "Policies", "/policies", shown)
+	return t
 }
 
 // budgetsOf lists retry budgets, and what each permits.
@@ -236,16 +253,19 @@ func limitField(policy, rule string) string {
 	return fmt.Sprintf("policies.%s.rules[%s].retryLimit", policy, rule)
 }
 
-// generationPage is what a generation changed.
+// generationPage is what changed from one generation to another, by default from the one before it.
 type generationPage struct {
-	Number    uint64
+	Compare   []filter
 	Facts     []fact
+	Fields    []string // that changed
 	Changes   []changed
-	Overrides []string // that began or ended with it
+	Overrides []string // that began or ended
+	Made      table    // the generations between, if there are several
 	Before    string
 	After     string
-	Numbers   table  // of decisions before and after it
-	Trend     *trend // around it
+	Numbers   table  // of decisions before and after
+	Counted   string // what they are
+	Trend     *trend // around them
 	Unused    string
 }
 
@@ -260,80 +280,126 @@ func (s *Site) generation(p *page) error {
 	if err != nil || number == 0 {
 		return &query.Invalid{Param: "number", Err: fmt.Errorf("%q: want the number of a generation, from 1", clip(p.arg("number"), 40))}
 	}
-	ctx, cancel := context.WithTimeout(p.r.Context(), pageTimeout/2)
-	defer cancel()
-	history, err := s.API.Store.History(ctx)
+	h, err := s.API.History(p.r.Context(), &pb.HistoryRequest{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(history, func(v *policylog.Version) bool { return v.Number == number })
-	var changes []policylog.Change
-	var overrides []policylog.Override
-	var lines []string
-	shows := false
-	if i >= 0 {
-		var last []policylog.Override
-		if i+1 < len(history) {
-			last = history[i+1].Overrides
+	before := uint64(0)
+	if p.arg("against") != "" {
+		if before, err = query.GenerationAt(p.arg("against"), h.Generations, s.Now()); err != nil {
+			return &query.Invalid{Param: "against", Err: err}
 		}
-		changes, overrides, lines, shows = s.API.Shown(p.who, history[i], last)
+		number, before = max(number, before), min(number, before)
 	}
-	if !shows {
+	i := slices.IndexFunc(h.Generations, func(g *pb.Generation) bool { return g.Generation == number })
+	if i < 0 {
 		newest := uint64(0)
-		if len(history) > 0 {
-			newest = history[0].Number
+		if len(h.Generations) > 0 {
+			newest = h.Generations[0].Generation
 		}
 		return problem{http.StatusNotFound, "There is no such generation", fmt.Sprintf("Generation %d does not exist; the newest is %d.", number, newest), nil}
 	}
-	v := history[i]
-	shown := generationPage{Number: number, Facts: []fact{{"When", part(query.TimeText(v.Time), "2006-01-02 15:04:05 UTC"), ""}, {"Who", v.Author, ""}, {"Why", v.Reason, ""}}}
+	g := h.Generations[i]
+	shown := generationPage{Facts: []fact{{"When", part(query.TimeText(g.Time.AsTime().UnixNano()), "2006-01-02 15:04:05 UTC"), ""}, {"Who", g.Author, ""}, {"Why", g.Reason, ""}}}
 	if i > 0 {
-		shown.After = link("/generation", "number", fmt.Sprint(history[i-1].Number))
+		shown.After = generationCell(h.Generations[i-1].Generation).Link
 	}
-	if v.Err != nil {
-		shown.Unused = v.Err.Error()
-		return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)
+	title := fmt.Sprintf("Policies, generation %d", number)
+	if shown.Unused = g.Unusable; shown.Unused != "" {
+		return p.show("generation", title, "/policies", shown)
 	}
-	if shown.Numbers, err = s.beforeAfter(p, v.Time); err != nil {
-		return err
+	usable := slices.IndexFunc(h.Generations[i+1:], func(g *pb.Generation) bool { return g.Unusable == "" })
+	if usable >= 0 {
+		shown.Before = generationCell(h.Generations[i+1+usable].Generation).Link
 	}
-	if s.Query.Jobs != nil {
-		const day = int64(24 * time.Hour)
-		if shown.Trend, err = s.trendOf(p, "", "", v.Time-day, v.Time+day); err != nil {
-			return err
-		}
+	switch {
+	case p.arg("against") != "":
+		title += fmt.Sprintf(" against %d", before)
+	case usable >= 0:
+		before = h.Generations[i+1+usable].Generation
 	}
-	after, err := s.API.Store.At(ctx, number)
+	shown.Compare = compared(fmt.Sprint(number), fmt.Sprint(before))
+	c, err := query.ChangesBetween(p.r.Context(), s.API, h.Generations, before, number)
 	if err != nil {
 		return err
 	}
-	before := policylog.Snapshot{Base: policyfile.Empty()}
-	for _, older := range history[i+1:] {
-		if older.Err == nil {
-			if before, err = s.API.Store.At(ctx, older.Number); err != nil {
-				return err
-			}
-			shown.Before = link("/generation", "number", fmt.Sprint(older.Number))
-			break
-		}
+	for _, o := range g.Brakes {
+		shown.Facts = append(shown.Facts, fact{"In force", query.OverrideText(api.OverrideOf(o)), "/overrides"})
 	}
-	for _, c := range changes {
-		one := changed{Name: c.String(), Op: string(c.Op)}
-		old, err := textOf(before.Base, c.ID)
-		fresh, err2 := textOf(after.Base, c.ID)
-		if err := errors.Join(err, err2); err != nil {
+	if err := shown.tell(c); err != nil || len(c.Made) == 0 {
+		return errors.Join(err, p.show("generation", title, "/policies", shown))
+	}
+	if s.Query.Jobs != nil {
+		decisions, err := c.Count(p.ctx, s.Query.BeforeAfter)
+		if err != nil {
 			return err
 		}
-		one.Lines = diff(old, fresh)
-		shown.Changes = append(shown.Changes, one)
+		shown.count(c, decisions, s.Now())
+		const day = int64(24 * time.Hour)
+		if shown.Trend, err = s.trendOf(p, "", "", c.Made[len(c.Made)-1].Time.AsTime().UnixNano()-day, c.Made[0].Time.AsTime().UnixNano()+day); err != nil {
+			return err
+		}
 	}
-	for _, line := range lines {
-		shown.Overrides = append(shown.Overrides, upper(line))
+	return p.show("generation", title, "/policies", shown)
+}
+
+// tell shows what changed.
+func (g *generationPage) tell(c *query.PolicyChanges) error {
+	if len(c.Made) > 1 {
+		g.Made = generationTable("Generations between them", c.Made)
 	}
-	for _, o := range overrides {
-		shown.Facts = append(shown.Facts, fact{"In force", query.OverrideText(o), "/overrides"})
+	for _, f := range c.Fields {
+		g.Fields = append(g.Fields, f.String())
 	}
-	return p.show("generation", fmt.Sprintf("Policies, generation %d", number), "/policies", shown)
+	seen := map[policyfile.ID]bool{}
+	for _, made := range slices.Backward(c.Made) {
+		for _, line := range made.BrakeChanges {
+			g.Overrides = append(g.Overrides, upper(line))
+		}
+		for _, r := range made.Changes {
+			id := policyfile.ID{Kind: r.Kind, Name: r.Name}
+			old, err := textOf(c.Before, id)
+			fresh, err2 := textOf(c.After, id)
+			if err := errors.Join(err, err2); err != nil {
+				return err
+			}
+			one := changed{Name: id.String(), Op: string(policylog.Updated), Lines: diff(old, fresh)}
+			switch {
+			case seen[id] || old == fresh:
+				continue
+			case old == "":
+				one.Op = string(policylog.Created)
+			case fresh == "":
+				one.Op = string(policylog.Deleted)
+			}
+			seen[id] = true
+			g.Changes = append(g.Changes, one)
+		}
+	}
+	return nil
+}
+
+// count shows what became of decisions.
+func (g *generationPage) count(c *query.PolicyChanges, decisions []query.DecisionsOf, now time.Time) {
+	g.Counted = c.Counted(now)
+	g.Numbers = table{Caption: "Decisions before and after", Empty: "None."}
+	for i, head := range query.DecisionHeads() {
+		if i > 0 {
+			head += ">"
+		}
+		g.Numbers.Columns = append(g.Numbers.Columns, columns(head)...)
+	}
+	for i := range decisions {
+		var row []cell
+		for n, text := range decisions[i].Cells() {
+			c := number(text)
+			if n == 0 {
+				c.Class = ""
+			}
+			row = append(row, c)
+		}
+		g.Numbers.Rows = append(g.Numbers.Rows, row)
+	}
 }
 
 // textOf returns the YAML of a resource; "": the set does not have it.

@@ -150,34 +150,3 @@ func (s *Site) sparkCell(p *page, queue, policy string, from, to int64) (cell, e
 }
 
 func units(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
-
-// beforeAfter compares the decisions of a day before a generation with those of a day after it; without a job database, there is none.
-func (s *Site) beforeAfter(p *page, change int64) (t table, err error) {
-	if s.Query.Jobs == nil {
-		return t, nil
-	}
-	before, after, err := s.Query.BeforeAfter(p.ctx, change)
-	if err != nil {
-		return t, err
-	}
-	t = table{Caption: "Decisions in the 24 hours before and after", Columns: columns("Decisions", "Before>", "After>"), Empty: "None."}
-	for _, r := range []struct {
-		name          string
-		before, after uint64
-	}{
-		{query.Retried.String(), before.Retried, after.Retried},
-		{query.FailedForGood.String(), before.FailedForGood, after.FailedForGood},
-		{"without effect", before.WithoutEffect(), after.WithoutEffect()},
-		{"all", before.All(), after.All()},
-	} {
-		t.Rows = append(t.Rows, []cell{text(r.name), number(size(r.before)), number(size(r.after))})
-	}
-	share := func(n *query.Effects) cell {
-		if n.Retried+n.FailedForGood == 0 {
-			return number("none")
-		}
-		return number(fmt.Sprintf("%.0f %%", 100*float64(n.Retried)/float64(n.Retried+n.FailedForGood)))
-	}
-	t.Rows = append(t.Rows, []cell{text("retried, of those with an effect"), share(&before), share(&after)})
-	return t, nil
-}

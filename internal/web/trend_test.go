@@ -16,7 +16,7 @@ const trendNode = "cluster-a-node-05"
 func TestTrends(t *testing.T) {
 	t.Parallel()
 	d := running(t)
-	for _, path := range []string{"/", "/queue?name=genomics", "/policy?name=training", "/generation?number=1", "/runs?node=" + trendNode} {
+	for _, path := range []string{"/", "/queue?name=genomics", "/policy?name=training", "/generation?number=1", "/generation?number=1&against=0", "/runs?node=" + trendNode} {
 		resp, body := ask(t, http.MethodGet, d.url+path, "")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %d", path, resp.StatusCode)
@@ -37,8 +37,14 @@ func TestTrends(t *testing.T) {
 		}
 	}
 	_, body := ask(t, http.MethodGet, d.url+"/generation?number=1", "")
-	if !strings.Contains(body, "Decisions in the 24 hours before and after") || !strings.Contains(body, "retried, of those with an effect") {
+	if !strings.Contains(body, "Decisions before and after") || !strings.Contains(text(body), "Decisions in the 24 hours before generation 1 came → after it") {
 		t.Errorf("no comparison around a generation: %s", text(body))
+	}
+	_, body = ask(t, http.MethodGet, d.url+"/generation?number=1&against=0", "")
+	for _, want := range []string{"Policies, generation 1 against 0", "What changed", "added policy training", "RetryPolicy training created", "rule training/oom", "queue genomics"} {
+		if !strings.Contains(text(body), want) {
+			t.Errorf("generation 1 against none has no %q: %s", want, text(body))
+		}
 	}
 	counted := map[string]int{}
 	rows := 0

@@ -127,7 +127,7 @@ func (s *Site) router() map[string]route {
 		"/top":        {get: s.top, query: list(query.Decisions, "by")},
 		"/policies":   {get: s.policies},
 		"/policy":     {get: s.policy, query: []string{"kind", "name"}},
-		"/generation": {get: s.generation, query: []string{"number"}},
+		"/generation": {get: s.generation, query: []string{"number", "against"}},
 		"/whatif":     {get: s.whatIfForm, post: s.whatIf, query: []string{"rule", "limit", "set", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "against", "queue", "from", "to"}},
 		"/shadow":     {get: s.shadow, query: []string{"queue", "since"}},
 		"/partitions": {get: s.partitions},

@@ -41,6 +41,7 @@ type whatIfPage struct {
 	Link    string // the address that fills it
 	Problem []string
 	Result  *whatif.Result
+	Verdict string
 	Fields  []query.FieldChange
 	Uses    []string // of rules
 	What    string
@@ -115,7 +116,7 @@ func (s *Site) whatIf(p *page) error {
 		return err
 	}
 	shown.Result, shown.Fields, shown.Assumed = results[0].Result, results[0].Fields, results[0].Assumed
-	shown.Effects = results[0].Effects()
+	shown.Effects, shown.Verdict = results[0].Effects(), results[0].Verdict
 	if r := results[0]; r.Units > 0 {
 		shown.Units = fmt.Sprintf("%d of %d", r.UnitsChanged, r.Units)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -13,8 +14,12 @@ import (
 // GetJob implements pb.JobsServer.
 func (s *Service) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJobResponse, error) {
 	out := &pb.GetJobResponse{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		found, err := from.GetJob(ctx, r.JobId, r.At)
+	at, err := query.At(r.At, s.Now())
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		found, err := from.GetJob(ctx, r.JobId, at)
 		for i := range found {
 			if err == nil {
 				err = rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs)(&found[i])
@@ -132,6 +137,30 @@ func (s *Service) GetQueueStory(ctx context.Context, r *pb.GetQueueStoryRequest)
 		story, err := from.QueueStory(ctx, about)
 		if err == nil {
 			out, err = fill(out, story)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetBeforeAfter implements pb.JobsServer.
+func (s *Service) GetBeforeAfter(ctx context.Context, r *pb.GetBeforeAfterRequest) (*pb.BeforeAfter, error) {
+	if r.First == "" {
+		return nil, status.Error(codes.InvalidArgument, "first: missing: when the change came")
+	}
+	asked := query.Around{Queue: r.Queue, Policy: r.Policy, Rule: r.Rule}
+	var err error
+	if asked.First, err = s.moment("first", r.First); err != nil {
+		return nil, err
+	}
+	if asked.Last, err = s.moment("last", cmp.Or(r.Last, r.First)); err != nil {
+		return nil, err
+	}
+	out := &pb.BeforeAfter{}
+	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+		n, err := from.BeforeAfter(ctx, asked)
+		if err == nil {
+			out, err = fill(out, n)
 		}
 		return err
 	})

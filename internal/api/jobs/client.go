@@ -325,6 +325,14 @@ func (c *Client) QueueStory(ctx context.Context, about query.QueueQuestion) (*qu
 	})
 }
 
+// BeforeAfter implements query.Answers.
+func (c *Client) BeforeAfter(ctx context.Context, asked query.Around) (n query.BeforeAfter, err error) {
+	err = one(ctx, c, &n, func(ctx context.Context, p pb.JobsClient) (*pb.BeforeAfter, error) {
+		return p.GetBeforeAfter(ctx, &pb.GetBeforeAfterRequest{Queue: asked.Queue, Policy: asked.Policy, Rule: asked.Rule, First: query.TimeText(asked.First), Last: query.TimeText(asked.Last)})
+	})
+	return n, err
+}
+
 // Shadow implements query.Answers.
 func (c *Client) Shadow(ctx context.Context, queue string, since int64, visit func(*query.ShadowLine) error) error {
 	var out struct{ Lines []query.ShadowLine }

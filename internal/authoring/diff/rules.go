@@ -17,12 +17,20 @@ import (
 // Change is one difference between two policy sets.
 type Change struct {
 	What  string // added, removed, changed or moved
-	Kind  string // policy, rule, group policy, group rule, part, queue or settings
+	Kind  string // Policy, Rule, Queue, Budget, group policy, group rule, part or settings
 	Name  string // POLICY, POLICY/RULE, POLICY/PART or QUEUE; "" for the settings
 	Field string // the changed field, such as backoff.maxDelay
 	Old   string // as JSON; "" if unset
 	New   string
 }
+
+// Kinds of what changes.
+const (
+	Policy = "policy"
+	Rule   = "rule"
+	Queue  = "queue"
+	Budget = "retry budget"
+)
 
 // String formats the change in one line.
 func (c Change) String() string {
@@ -74,7 +82,7 @@ const settings = "settings"
 type key struct{ kind, name string }
 
 func compareKeys(a, b key) int {
-	order := []string{settings, "queue", "policy", "rule", "group policy", "part", "group rule"}
+	order := []string{settings, Budget, Queue, Policy, Rule, "group policy", "part", "group rule"}
 	return cmp.Or(cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)), cmp.Compare(a.name, b.name))
 }
 
@@ -132,17 +140,17 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 	all := map[key]map[string]string{{settings, ""}: flat(c.Settings)}
 	for _, q := range c.Queues {
 		name, _ := q["name"].(string)
-		all[key{"queue", name}] = flat(q)
+		all[key{Queue, name}] = flat(q)
 	}
 	outlines := set.Outlines() // by name, as in the canonical encoding
 	for i, p := range c.Policies {
 		rules, _ := p.Spec["rules"].([]any)
 		delete(p.Spec, "rules")
-		all[key{"policy", p.Name}] = flat(p.Spec)
+		all[key{Policy, p.Name}] = flat(p.Spec)
 		for n, r := range rules {
 			fields, _ := r.(map[string]any)
 			delete(fields, "name")
-			all[key{"rule", p.Name + "/" + ruleName(&outlines[i].Rules[n])}] = flat(fields)
+			all[key{Rule, RuleName(p.Name, &outlines[i].Rules[n])}] = flat(fields)
 		}
 	}
 	for _, g := range c.GroupPolicies {
@@ -161,10 +169,13 @@ func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
 		all[key{"group policy", g.Name}] = flat(g.Spec)
 	}
 	for _, b := range c.RetryBudgets {
-		all[key{"retry budget", b.Name}] = flat(b.Spec)
+		all[key{Budget, b.Name}] = flat(b.Spec)
 	}
 	return all, nil
 }
+
+// RuleName is what a Change calls a rule of a policy.
+func RuleName(policyName string, r *policy.Rule) string { return policyName + "/" + ruleName(r) }
 
 // ruleName identifies a rule across versions: its name, or what it is counted under.
 func ruleName(r *policy.Rule) string {
@@ -201,7 +212,7 @@ func moved(before, after *policyfile.Set) []Change {
 	}
 	var all []Change
 	for _, o := range after.Outlines() {
-		all = append(all, movedOf("rule", o.Name, old[o.Name], namesOf(o))...)
+		all = append(all, movedOf(Rule, o.Name, old[o.Name], namesOf(o))...)
 	}
 	for _, id := range after.Resources() {
 		if id.Kind != policyfile.KindGroup {

@@ -352,7 +352,7 @@ func (q Queries) Hours(f jobdb.HourFilter) (counts []jobdb.HourCount, err error)
 	if f.Queue != "" {
 		of = decisionsOfQueueByHour
 	}
-	s := ofCounts(of, &jobdb.Criteria{Queue: f.Queue, Policy: f.Policy})
+	s := ofCounts(of, &jobdb.Criteria{Queue: f.Queue, Policy: f.Policy, Rule: f.Rule})
 	s.hours(f.From, f.To)
 	s.Columns, s.Rest = []string{"hour", "kind", "CAST(sum(n + pruned) AS BIGINT)"}, " GROUP BY 1, 2 ORDER BY 1, 2 DESC"
 	var row CountRow

@@ -119,6 +119,7 @@ func candidateOf(i int, c *simulate.Comparison) candidate {
 // verdict is what decides about a candidate: how it differs from the first one.
 type verdict struct {
 	Heading string
+	Summary string
 	// Headline has a sentence for each measure of the headline, with the difference.
 	Headline []string
 	Real     table // the other differences that are hardly chance
@@ -127,7 +128,7 @@ type verdict struct {
 
 func verdictOf(i int, c *simulate.Comparison) verdict {
 	own, first := simulate.Letter(i), simulate.Letter(0)
-	v := verdict{Heading: own + " against " + first, Real: table{Head: []string{"Measure", own + " − " + first, "Seeds that agree", "Chance"}}}
+	v := verdict{Heading: own + " against " + first, Summary: clean(c.Verdict), Real: table{Head: []string{"Measure", own + " − " + first, "Seeds that agree", "Chance"}}}
 	for m := range c.Headline {
 		of := &c.Headline[m]
 		v.Headline = append(v.Headline, fmt.Sprintf("%s: %s %s; %s", of.Name, own+" − "+first, of.Difference, of.Difference.Conclusion(c.Seeds, first, own)))

@@ -20,6 +20,7 @@ func testHours(t *testing.T, db Database) {
 				d.Partition, d.Number, d.JobID = partition, uint64(100*step+i), fmt.Sprint(step, partition, i)
 				d.Time = int64(500_000+i/3)*hour + int64(step)
 				d.Requeue, d.Shadow, d.Queue, d.Policy = i%2 == 0, i%5 == 0 && i%3 != 1, []string{"", "q", "r"}[i%3], []string{"", "p"}[i%2]
+				d.Rule = []string{"", "r"}[i/3%2]
 				c.Decisions = append(c.Decisions, d)
 			}
 			all = append(all, c.Decisions...)
@@ -33,11 +34,11 @@ func testHours(t *testing.T, db Database) {
 		equal(t, "queues in shadow of those who see one", []string{"r"}, queues)
 		return err
 	})
-	for _, f := range []jobdb.HourFilter{{}, {Queue: "q"}, {Policy: "p"}, {Queue: "none"}, {From: 500_001, To: 500_003}, {Queue: "r", From: 500_002}, {Policy: "p", To: 500_001}} {
+	for _, f := range []jobdb.HourFilter{{}, {Queue: "q"}, {Policy: "p"}, {Queue: "none"}, {From: 500_001, To: 500_003}, {Queue: "r", From: 500_002}, {Policy: "p", To: 500_001}, {Policy: "p", Rule: "r"}, {Policy: "p", Rule: "none"}} {
 		counts := map[jobdb.HourCount]uint64{}
 		for _, d := range all {
 			h := jobdb.HourCount{Hour: jobdb.HourOf(d.Time), Requeue: d.Requeue, Shadow: d.Shadow, Acted: d.Acted}
-			if (f.Queue == "" || d.Queue == f.Queue) && (f.Policy == "" || d.Policy == f.Policy) && (f.From == 0 || h.Hour >= f.From) && (f.To == 0 || h.Hour < f.To) {
+			if (f.Queue == "" || d.Queue == f.Queue) && (f.Policy == "" || d.Policy == f.Policy) && (f.Rule == "" || d.Rule == f.Rule) && (f.From == 0 || h.Hour >= f.From) && (f.To == 0 || h.Hour < f.To) {
 				counts[h]++
 			}
 		}

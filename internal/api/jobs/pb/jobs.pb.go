@@ -804,7 +804,7 @@ func (x *ListGroupsResponse) GetNextPageToken() string {
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // or a beginning of it that no other job's has
-	At            string                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                    // a time, or a position of events; empty: now
+	At            string                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                    // a time, a duration before now, or a position of events; empty: now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1398,6 +1398,204 @@ func (x *GetQueueStoryRequest) GetSince() string {
 	return ""
 }
 
+type GetBeforeAfterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`   // decisions of this queue, or
+	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"` // of this policy; neither: all
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`     // of the policy; empty: all
+	First         string                 `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`   // when the first change came: a time, or a duration before now
+	Last          string                 `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`     // when the last change came; empty: there is one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBeforeAfterRequest) Reset() {
+	*x = GetBeforeAfterRequest{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBeforeAfterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBeforeAfterRequest) ProtoMessage() {}
+
+func (x *GetBeforeAfterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBeforeAfterRequest.ProtoReflect.Descriptor instead.
+func (*GetBeforeAfterRequest) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetBeforeAfterRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *GetBeforeAfterRequest) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *GetBeforeAfterRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *GetBeforeAfterRequest) GetFirst() string {
+	if x != nil {
+		return x.First
+	}
+	return ""
+}
+
+func (x *GetBeforeAfterRequest) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+// BeforeAfter are decisions around changes. The hours of the first and the last change, and what is between them, are in neither.
+type BeforeAfter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Before        *Effects               `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
+	After         *Effects               `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeforeAfter) Reset() {
+	*x = BeforeAfter{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeforeAfter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeforeAfter) ProtoMessage() {}
+
+func (x *BeforeAfter) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeforeAfter.ProtoReflect.Descriptor instead.
+func (*BeforeAfter) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *BeforeAfter) GetBefore() *Effects {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *BeforeAfter) GetAfter() *Effects {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// Effects count decisions; every one is one of these (docs/reference/glossary.md).
+type Effects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Retried       uint64                 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
+	FailedForGood uint64                 `protobuf:"varint,2,opt,name=failed_for_good,json=failedForGood,proto3" json:"failed_for_good,omitempty"`
+	InShadow      uint64                 `protobuf:"varint,3,opt,name=in_shadow,json=inShadow,proto3" json:"in_shadow,omitempty"`
+	Superseded    uint64                 `protobuf:"varint,4,opt,name=superseded,proto3" json:"superseded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Effects) Reset() {
+	*x = Effects{}
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Effects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Effects) ProtoMessage() {}
+
+func (x *Effects) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Effects.ProtoReflect.Descriptor instead.
+func (*Effects) Descriptor() ([]byte, []int) {
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Effects) GetRetried() uint64 {
+	if x != nil {
+		return x.Retried
+	}
+	return 0
+}
+
+func (x *Effects) GetFailedForGood() uint64 {
+	if x != nil {
+		return x.FailedForGood
+	}
+	return 0
+}
+
+func (x *Effects) GetInShadow() uint64 {
+	if x != nil {
+		return x.InShadow
+	}
+	return 0
+}
+
+func (x *Effects) GetSuperseded() uint64 {
+	if x != nil {
+		return x.Superseded
+	}
+	return 0
+}
+
 type SearchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`    // empty: any
@@ -1409,7 +1607,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1619,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[19]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1632,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{19}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SearchRequest) GetText() string {
@@ -1468,7 +1666,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1678,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[20]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1691,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{20}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SearchResponse) GetMatches() []*Match {
@@ -1524,7 +1722,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1734,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[21]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1747,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{21}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Match) GetKind() string {
@@ -1615,7 +1813,7 @@ type TopRetriesRequest struct {
 
 func (x *TopRetriesRequest) Reset() {
 	*x = TopRetriesRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1825,7 @@ func (x *TopRetriesRequest) String() string {
 func (*TopRetriesRequest) ProtoMessage() {}
 
 func (x *TopRetriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[22]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1838,7 @@ func (x *TopRetriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRetriesRequest.ProtoReflect.Descriptor instead.
 func (*TopRetriesRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{22}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TopRetriesRequest) GetBy() string {
@@ -1743,7 +1941,7 @@ type TopRetriesResponse struct {
 
 func (x *TopRetriesResponse) Reset() {
 	*x = TopRetriesResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1953,7 @@ func (x *TopRetriesResponse) String() string {
 func (*TopRetriesResponse) ProtoMessage() {}
 
 func (x *TopRetriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[23]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1966,7 @@ func (x *TopRetriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRetriesResponse.ProtoReflect.Descriptor instead.
 func (*TopRetriesResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{23}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TopRetriesResponse) GetRows() []*Top {
@@ -1791,7 +1989,7 @@ type TopCostRequest struct {
 
 func (x *TopCostRequest) Reset() {
 	*x = TopCostRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2001,7 @@ func (x *TopCostRequest) String() string {
 func (*TopCostRequest) ProtoMessage() {}
 
 func (x *TopCostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[24]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2014,7 @@ func (x *TopCostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopCostRequest.ProtoReflect.Descriptor instead.
 func (*TopCostRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{24}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TopCostRequest) GetBy() string {
@@ -1863,7 +2061,7 @@ type TopCostResponse struct {
 
 func (x *TopCostResponse) Reset() {
 	*x = TopCostResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2073,7 @@ func (x *TopCostResponse) String() string {
 func (*TopCostResponse) ProtoMessage() {}
 
 func (x *TopCostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[25]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2086,7 @@ func (x *TopCostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopCostResponse.ProtoReflect.Descriptor instead.
 func (*TopCostResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{25}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TopCostResponse) GetRows() []*Cost {
@@ -1906,7 +2104,7 @@ type GetSummaryRequest struct {
 
 func (x *GetSummaryRequest) Reset() {
 	*x = GetSummaryRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2116,7 @@ func (x *GetSummaryRequest) String() string {
 func (*GetSummaryRequest) ProtoMessage() {}
 
 func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[26]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2129,7 @@ func (x *GetSummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSummaryRequest.ProtoReflect.Descriptor instead.
 func (*GetSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{26}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 type GetShadowReportRequest struct {
@@ -1944,7 +2142,7 @@ type GetShadowReportRequest struct {
 
 func (x *GetShadowReportRequest) Reset() {
 	*x = GetShadowReportRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2154,7 @@ func (x *GetShadowReportRequest) String() string {
 func (*GetShadowReportRequest) ProtoMessage() {}
 
 func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[27]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2167,7 @@ func (x *GetShadowReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportRequest.ProtoReflect.Descriptor instead.
 func (*GetShadowReportRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{27}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetShadowReportRequest) GetQueue() string {
@@ -1995,7 +2193,7 @@ type GetShadowReportResponse struct {
 
 func (x *GetShadowReportResponse) Reset() {
 	*x = GetShadowReportResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2205,7 @@ func (x *GetShadowReportResponse) String() string {
 func (*GetShadowReportResponse) ProtoMessage() {}
 
 func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[28]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2218,7 @@ func (x *GetShadowReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShadowReportResponse.ProtoReflect.Descriptor instead.
 func (*GetShadowReportResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{28}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetShadowReportResponse) GetLines() []*ShadowLine {
@@ -2044,7 +2242,7 @@ type WatchDecisionsRequest struct {
 
 func (x *WatchDecisionsRequest) Reset() {
 	*x = WatchDecisionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2254,7 @@ func (x *WatchDecisionsRequest) String() string {
 func (*WatchDecisionsRequest) ProtoMessage() {}
 
 func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[29]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2267,7 @@ func (x *WatchDecisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDecisionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchDecisionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{29}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchDecisionsRequest) GetQueue() string {
@@ -2130,7 +2328,7 @@ type WhatIfRequest struct {
 
 func (x *WhatIfRequest) Reset() {
 	*x = WhatIfRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2340,7 @@ func (x *WhatIfRequest) String() string {
 func (*WhatIfRequest) ProtoMessage() {}
 
 func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[30]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2353,7 @@ func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
 func (*WhatIfRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{30}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WhatIfRequest) GetCandidates() []*Policies {
@@ -2225,7 +2423,7 @@ type Policies struct {
 
 func (x *Policies) Reset() {
 	*x = Policies{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2435,7 @@ func (x *Policies) String() string {
 func (*Policies) ProtoMessage() {}
 
 func (x *Policies) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[31]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2448,7 @@ func (x *Policies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policies.ProtoReflect.Descriptor instead.
 func (*Policies) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{31}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Policies) GetName() string {
@@ -2276,7 +2474,7 @@ type WhatIfResponse struct {
 
 func (x *WhatIfResponse) Reset() {
 	*x = WhatIfResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2486,7 @@ func (x *WhatIfResponse) String() string {
 func (*WhatIfResponse) ProtoMessage() {}
 
 func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[32]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2499,7 @@ func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
 func (*WhatIfResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{32}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WhatIfResponse) GetResults() []*WhatIfResult {
@@ -2339,13 +2537,15 @@ type WhatIfResult struct {
 	Sides                          []*Side                `protobuf:"bytes,24,rep,name=sides,proto3" json:"sides,omitempty"`                                                             // the candidate, what it is compared with, and what happened
 	FailedEarlierUnknown           []*Estimate            `protobuf:"bytes,25,rep,name=failed_earlier_unknown,json=failedEarlierUnknown,proto3" json:"failed_earlier_unknown,omitempty"` // how those of jobs_that_would_have_failed_earlier that are unknown may have ended
 	RunOnUnknown                   []*Estimate            `protobuf:"bytes,26,rep,name=run_on_unknown,json=runOnUnknown,proto3" json:"run_on_unknown,omitempty"`                         // and of jobs_that_would_have_run_on
+	Verdict                        string                 `protobuf:"bytes,27,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                         // what the candidate does beside what it is compared with, in a sentence
+	AgainstFirst                   *string                `protobuf:"bytes,28,opt,name=against_first,json=againstFirst,proto3,oneof" json:"against_first,omitempty"`                     // of a further candidate: what it does beside the first one
 	unknownFields                  protoimpl.UnknownFields
 	sizeCache                      protoimpl.SizeCache
 }
 
 func (x *WhatIfResult) Reset() {
 	*x = WhatIfResult{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2557,7 @@ func (x *WhatIfResult) String() string {
 func (*WhatIfResult) ProtoMessage() {}
 
 func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[33]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2570,7 @@ func (x *WhatIfResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResult.ProtoReflect.Descriptor instead.
 func (*WhatIfResult) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{33}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhatIfResult) GetRecord() string {
@@ -2555,6 +2755,20 @@ func (x *WhatIfResult) GetRunOnUnknown() []*Estimate {
 	return nil
 }
 
+func (x *WhatIfResult) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *WhatIfResult) GetAgainstFirst() string {
+	if x != nil && x.AgainstFirst != nil {
+		return *x.AgainstFirst
+	}
+	return ""
+}
+
 // Side is what becomes, by one policy set, of the jobs that have a failed run.
 type Side struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2576,7 +2790,7 @@ type Side struct {
 
 func (x *Side) Reset() {
 	*x = Side{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2802,7 @@ func (x *Side) String() string {
 func (*Side) ProtoMessage() {}
 
 func (x *Side) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[34]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2815,7 @@ func (x *Side) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Side.ProtoReflect.Descriptor instead.
 func (*Side) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{34}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Side) GetName() string {
@@ -2705,7 +2919,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2931,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[35]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2944,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{35}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Estimate) GetPolicy() string {
@@ -2803,7 +3017,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +3029,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[36]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +3042,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{36}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FieldChange) GetField() string {
@@ -2881,7 +3095,7 @@ type RuleUse struct {
 
 func (x *RuleUse) Reset() {
 	*x = RuleUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3107,7 @@ func (x *RuleUse) String() string {
 func (*RuleUse) ProtoMessage() {}
 
 func (x *RuleUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[37]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3120,7 @@ func (x *RuleUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleUse.ProtoReflect.Descriptor instead.
 func (*RuleUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{37}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RuleUse) GetPolicy() string {
@@ -2965,7 +3179,7 @@ type Outcomes struct {
 
 func (x *Outcomes) Reset() {
 	*x = Outcomes{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3191,7 @@ func (x *Outcomes) String() string {
 func (*Outcomes) ProtoMessage() {}
 
 func (x *Outcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[38]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3204,7 @@ func (x *Outcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
 func (*Outcomes) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{38}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Outcomes) GetSucceeded() uint64 {
@@ -3043,7 +3257,7 @@ type WhatIfRow struct {
 
 func (x *WhatIfRow) Reset() {
 	*x = WhatIfRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3269,7 @@ func (x *WhatIfRow) String() string {
 func (*WhatIfRow) ProtoMessage() {}
 
 func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[39]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3282,7 @@ func (x *WhatIfRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRow.ProtoReflect.Descriptor instead.
 func (*WhatIfRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{39}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WhatIfRow) GetQueue() string {
@@ -3139,7 +3353,7 @@ type WhatIfChange struct {
 
 func (x *WhatIfChange) Reset() {
 	*x = WhatIfChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3365,7 @@ func (x *WhatIfChange) String() string {
 func (*WhatIfChange) ProtoMessage() {}
 
 func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[40]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3378,7 @@ func (x *WhatIfChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfChange.ProtoReflect.Descriptor instead.
 func (*WhatIfChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{40}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WhatIfChange) GetPartition() int32 {
@@ -3260,7 +3474,7 @@ type WhatIfVerdict struct {
 
 func (x *WhatIfVerdict) Reset() {
 	*x = WhatIfVerdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3486,7 @@ func (x *WhatIfVerdict) String() string {
 func (*WhatIfVerdict) ProtoMessage() {}
 
 func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[41]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3499,7 @@ func (x *WhatIfVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfVerdict.ProtoReflect.Descriptor instead.
 func (*WhatIfVerdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{41}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WhatIfVerdict) GetOutcome() string {
@@ -3354,7 +3568,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3580,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[42]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3593,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{42}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *VerifyRequest) GetAllowWaiting() bool {
@@ -3405,7 +3619,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3631,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[43]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3644,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{43}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *VerifyResponse) GetReport() *structpb.Struct {
@@ -3448,7 +3662,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3674,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[44]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3687,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{44}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
 }
 
 type ListPartitionsResponse struct {
@@ -3485,7 +3699,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3711,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[45]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3724,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{45}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -3540,7 +3754,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3766,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[46]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3779,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{46}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Partition) GetPartition() int32 {
@@ -3669,7 +3883,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3895,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[47]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3908,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{47}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Job) GetJobId() string {
@@ -3822,7 +4036,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4048,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[48]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4061,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{48}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Member) GetPart() string {
@@ -3890,7 +4104,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4116,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[49]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4129,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{49}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Verdict) GetAt() string {
@@ -3971,7 +4185,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3983,7 +4197,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[50]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3996,7 +4210,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{50}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Attempt) GetRunId() string {
@@ -4145,7 +4359,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4371,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[51]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4384,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{51}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Run) GetJobId() string {
@@ -4356,7 +4570,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4582,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[52]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4595,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{52}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Decision) GetNumber() uint64 {
@@ -4693,7 +4907,7 @@ type BudgetUse struct {
 
 func (x *BudgetUse) Reset() {
 	*x = BudgetUse{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4919,7 @@ func (x *BudgetUse) String() string {
 func (*BudgetUse) ProtoMessage() {}
 
 func (x *BudgetUse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[53]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4932,7 @@ func (x *BudgetUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetUse.ProtoReflect.Descriptor instead.
 func (*BudgetUse) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{53}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BudgetUse) GetName() string {
@@ -4774,7 +4988,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5000,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[54]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5013,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{54}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Position) GetLedger() int64 {
@@ -4860,7 +5074,7 @@ type Other struct {
 
 func (x *Other) Reset() {
 	*x = Other{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +5086,7 @@ func (x *Other) String() string {
 func (*Other) ProtoMessage() {}
 
 func (x *Other) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[55]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +5099,7 @@ func (x *Other) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Other.ProtoReflect.Descriptor instead.
 func (*Other) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{55}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Other) GetRecord() string {
@@ -5107,7 +5321,7 @@ type ShapePart struct {
 
 func (x *ShapePart) Reset() {
 	*x = ShapePart{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5333,7 @@ func (x *ShapePart) String() string {
 func (*ShapePart) ProtoMessage() {}
 
 func (x *ShapePart) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[56]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5346,7 @@ func (x *ShapePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShapePart.ProtoReflect.Descriptor instead.
 func (*ShapePart) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{56}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ShapePart) GetName() string {
@@ -5201,7 +5415,7 @@ type SuccessRule struct {
 
 func (x *SuccessRule) Reset() {
 	*x = SuccessRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5427,7 @@ func (x *SuccessRule) String() string {
 func (*SuccessRule) ProtoMessage() {}
 
 func (x *SuccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[57]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5440,7 @@ func (x *SuccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessRule.ProtoReflect.Descriptor instead.
 func (*SuccessRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{57}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SuccessRule) GetIndexes() string {
@@ -5254,7 +5468,7 @@ type Success struct {
 
 func (x *Success) Reset() {
 	*x = Success{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5480,7 @@ func (x *Success) String() string {
 func (*Success) ProtoMessage() {}
 
 func (x *Success) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[58]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5493,7 @@ func (x *Success) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Success.ProtoReflect.Descriptor instead.
 func (*Success) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{58}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Success) GetOperator() string {
@@ -5322,7 +5536,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5548,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[59]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5561,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{59}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Group) GetQueue() string {
@@ -5481,7 +5695,7 @@ type GroupStory struct {
 
 func (x *GroupStory) Reset() {
 	*x = GroupStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +5707,7 @@ func (x *GroupStory) String() string {
 func (*GroupStory) ProtoMessage() {}
 
 func (x *GroupStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[60]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +5720,7 @@ func (x *GroupStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStory.ProtoReflect.Descriptor instead.
 func (*GroupStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{60}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GroupStory) GetTurns() []*Turn {
@@ -5545,7 +5759,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5771,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[61]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5784,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{61}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Turn) GetRecord() *Record {
@@ -5629,7 +5843,7 @@ type MemberRow struct {
 
 func (x *MemberRow) Reset() {
 	*x = MemberRow{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5641,7 +5855,7 @@ func (x *MemberRow) String() string {
 func (*MemberRow) ProtoMessage() {}
 
 func (x *MemberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[62]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5654,7 +5868,7 @@ func (x *MemberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRow.ProtoReflect.Descriptor instead.
 func (*MemberRow) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{62}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MemberRow) GetName() string {
@@ -5696,7 +5910,7 @@ type MemberGeneration struct {
 
 func (x *MemberGeneration) Reset() {
 	*x = MemberGeneration{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5708,7 +5922,7 @@ func (x *MemberGeneration) String() string {
 func (*MemberGeneration) ProtoMessage() {}
 
 func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[63]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5721,7 +5935,7 @@ func (x *MemberGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberGeneration.ProtoReflect.Descriptor instead.
 func (*MemberGeneration) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{63}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MemberGeneration) GetNumber() uint32 {
@@ -5750,7 +5964,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5762,7 +5976,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[64]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5775,7 +5989,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{64}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Condition) GetType() string {
@@ -5823,7 +6037,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6049,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[65]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6062,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{65}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Part) GetName() string {
@@ -5938,7 +6152,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6164,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[66]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6177,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{66}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Unit) GetReplica() uint32 {
@@ -6090,7 +6304,7 @@ type Story struct {
 
 func (x *Story) Reset() {
 	*x = Story{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6316,7 @@ func (x *Story) String() string {
 func (*Story) ProtoMessage() {}
 
 func (x *Story) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[67]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6329,7 @@ func (x *Story) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Story.ProtoReflect.Descriptor instead.
 func (*Story) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{67}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Story) GetJob() *Job {
@@ -6176,7 +6390,7 @@ type StoryOfRun struct {
 
 func (x *StoryOfRun) Reset() {
 	*x = StoryOfRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6402,7 @@ func (x *StoryOfRun) String() string {
 func (*StoryOfRun) ProtoMessage() {}
 
 func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[68]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,7 +6415,7 @@ func (x *StoryOfRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoryOfRun.ProtoReflect.Descriptor instead.
 func (*StoryOfRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{68}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StoryOfRun) GetRunId() string {
@@ -6382,7 +6596,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6394,7 +6608,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[69]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6407,7 +6621,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{69}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Explanation) GetDecision() *Decision {
@@ -6533,7 +6747,7 @@ type DoneByGroup struct {
 
 func (x *DoneByGroup) Reset() {
 	*x = DoneByGroup{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6545,7 +6759,7 @@ func (x *DoneByGroup) String() string {
 func (*DoneByGroup) ProtoMessage() {}
 
 func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[70]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6558,7 +6772,7 @@ func (x *DoneByGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneByGroup.ProtoReflect.Descriptor instead.
 func (*DoneByGroup) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{70}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DoneByGroup) GetAt() string {
@@ -6589,7 +6803,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6601,7 +6815,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[71]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6614,7 +6828,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{71}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Rung) GetPolicy() string {
@@ -6672,7 +6886,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6684,7 +6898,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[72]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6697,7 +6911,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{72}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Release) GetPartition() int32 {
@@ -6748,7 +6962,7 @@ type LastChange struct {
 
 func (x *LastChange) Reset() {
 	*x = LastChange{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6760,7 +6974,7 @@ func (x *LastChange) String() string {
 func (*LastChange) ProtoMessage() {}
 
 func (x *LastChange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[73]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6773,7 +6987,7 @@ func (x *LastChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastChange.ProtoReflect.Descriptor instead.
 func (*LastChange) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{73}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LastChange) GetResource() string {
@@ -6826,7 +7040,7 @@ type WhyNot struct {
 
 func (x *WhyNot) Reset() {
 	*x = WhyNot{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +7052,7 @@ func (x *WhyNot) String() string {
 func (*WhyNot) ProtoMessage() {}
 
 func (x *WhyNot) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[74]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +7065,7 @@ func (x *WhyNot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyNot.ProtoReflect.Descriptor instead.
 func (*WhyNot) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{74}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WhyNot) GetJobId() string {
@@ -6917,7 +7131,7 @@ type Flipped struct {
 
 func (x *Flipped) Reset() {
 	*x = Flipped{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7143,7 @@ func (x *Flipped) String() string {
 func (*Flipped) ProtoMessage() {}
 
 func (x *Flipped) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[75]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7156,7 @@ func (x *Flipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flipped.ProtoReflect.Descriptor instead.
 func (*Flipped) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{75}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Flipped) GetEdits() []*Edit {
@@ -6998,7 +7212,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7010,7 +7224,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[76]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7023,7 +7237,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{76}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Edit) GetKind() string {
@@ -7071,7 +7285,7 @@ type QueueStory struct {
 
 func (x *QueueStory) Reset() {
 	*x = QueueStory{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7297,7 @@ func (x *QueueStory) String() string {
 func (*QueueStory) ProtoMessage() {}
 
 func (x *QueueStory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[77]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7310,7 @@ func (x *QueueStory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStory.ProtoReflect.Descriptor instead.
 func (*QueueStory) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{77}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *QueueStory) GetQueue() string {
@@ -7221,7 +7435,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7233,7 +7447,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[78]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7246,7 +7460,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{78}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Tally) GetKey() string {
@@ -7273,7 +7487,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7285,7 +7499,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[79]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7298,7 +7512,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{79}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Fates) GetCount() int32 {
@@ -7330,7 +7544,7 @@ type Fate struct {
 
 func (x *Fate) Reset() {
 	*x = Fate{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +7556,7 @@ func (x *Fate) String() string {
 func (*Fate) ProtoMessage() {}
 
 func (x *Fate) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[80]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +7569,7 @@ func (x *Fate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fate.ProtoReflect.Descriptor instead.
 func (*Fate) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{80}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Fate) GetJobId() string {
@@ -7421,7 +7635,7 @@ type InForce struct {
 
 func (x *InForce) Reset() {
 	*x = InForce{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7433,7 +7647,7 @@ func (x *InForce) String() string {
 func (*InForce) ProtoMessage() {}
 
 func (x *InForce) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[81]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7446,7 +7660,7 @@ func (x *InForce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InForce.ProtoReflect.Descriptor instead.
 func (*InForce) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{81}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *InForce) GetGeneration() uint64 {
@@ -7504,7 +7718,7 @@ type Top struct {
 
 func (x *Top) Reset() {
 	*x = Top{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7516,7 +7730,7 @@ func (x *Top) String() string {
 func (*Top) ProtoMessage() {}
 
 func (x *Top) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[82]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7529,7 +7743,7 @@ func (x *Top) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Top.ProtoReflect.Descriptor instead.
 func (*Top) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{82}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Top) GetBy() string {
@@ -7581,7 +7795,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7593,7 +7807,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[83]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7606,7 +7820,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{83}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Cost) GetBy() string {
@@ -7658,7 +7872,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7670,7 +7884,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[84]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7683,7 +7897,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{84}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Spent) GetRuns() uint64 {
@@ -7740,7 +7954,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7752,7 +7966,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[85]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7765,7 +7979,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{85}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Summary) GetJobs() []*StateCount {
@@ -7848,7 +8062,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7860,7 +8074,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[86]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7873,7 +8087,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{86}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StateCount) GetState() string {
@@ -7905,7 +8119,7 @@ type DecisionCount struct {
 
 func (x *DecisionCount) Reset() {
 	*x = DecisionCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7917,7 +8131,7 @@ func (x *DecisionCount) String() string {
 func (*DecisionCount) ProtoMessage() {}
 
 func (x *DecisionCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[87]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7930,7 +8144,7 @@ func (x *DecisionCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecisionCount.ProtoReflect.Descriptor instead.
 func (*DecisionCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{87}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DecisionCount) GetDecision() string {
@@ -7992,7 +8206,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +8218,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[88]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +8231,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{88}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -8046,7 +8260,7 @@ type ReleaseCount struct {
 
 func (x *ReleaseCount) Reset() {
 	*x = ReleaseCount{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8058,7 +8272,7 @@ func (x *ReleaseCount) String() string {
 func (*ReleaseCount) ProtoMessage() {}
 
 func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[89]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8071,7 +8285,7 @@ func (x *ReleaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCount.ProtoReflect.Descriptor instead.
 func (*ReleaseCount) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{89}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReleaseCount) GetPartition() int32 {
@@ -8113,7 +8327,7 @@ type ShadowLine struct {
 
 func (x *ShadowLine) Reset() {
 	*x = ShadowLine{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8125,7 +8339,7 @@ func (x *ShadowLine) String() string {
 func (*ShadowLine) ProtoMessage() {}
 
 func (x *ShadowLine) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[90]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8138,7 +8352,7 @@ func (x *ShadowLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowLine.ProtoReflect.Descriptor instead.
 func (*ShadowLine) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{90}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ShadowLine) GetQueue() *ShadowQueue {
@@ -8176,7 +8390,7 @@ type ShadowQueue struct {
 
 func (x *ShadowQueue) Reset() {
 	*x = ShadowQueue{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8188,7 +8402,7 @@ func (x *ShadowQueue) String() string {
 func (*ShadowQueue) ProtoMessage() {}
 
 func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[91]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8201,7 +8415,7 @@ func (x *ShadowQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowQueue.ProtoReflect.Descriptor instead.
 func (*ShadowQueue) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{91}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ShadowQueue) GetQueue() string {
@@ -8262,7 +8476,7 @@ type ShadowJobs struct {
 
 func (x *ShadowJobs) Reset() {
 	*x = ShadowJobs{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8274,7 +8488,7 @@ func (x *ShadowJobs) String() string {
 func (*ShadowJobs) ProtoMessage() {}
 
 func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[92]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8287,7 +8501,7 @@ func (x *ShadowJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowJobs.ProtoReflect.Descriptor instead.
 func (*ShadowJobs) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{92}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ShadowJobs) GetAll() int32 {
@@ -8359,7 +8573,7 @@ type ShadowRule struct {
 
 func (x *ShadowRule) Reset() {
 	*x = ShadowRule{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8371,7 +8585,7 @@ func (x *ShadowRule) String() string {
 func (*ShadowRule) ProtoMessage() {}
 
 func (x *ShadowRule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[93]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8384,7 +8598,7 @@ func (x *ShadowRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRule.ProtoReflect.Descriptor instead.
 func (*ShadowRule) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{93}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ShadowRule) GetPolicy() string {
@@ -8439,7 +8653,7 @@ type ShadowTally struct {
 
 func (x *ShadowTally) Reset() {
 	*x = ShadowTally{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8451,7 +8665,7 @@ func (x *ShadowTally) String() string {
 func (*ShadowTally) ProtoMessage() {}
 
 func (x *ShadowTally) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[94]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8464,7 +8678,7 @@ func (x *ShadowTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowTally.ProtoReflect.Descriptor instead.
 func (*ShadowTally) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{94}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ShadowTally) GetRuns() int32 {
@@ -8541,7 +8755,7 @@ type ShadowWaits struct {
 
 func (x *ShadowWaits) Reset() {
 	*x = ShadowWaits{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8553,7 +8767,7 @@ func (x *ShadowWaits) String() string {
 func (*ShadowWaits) ProtoMessage() {}
 
 func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[95]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8566,7 +8780,7 @@ func (x *ShadowWaits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowWaits.ProtoReflect.Descriptor instead.
 func (*ShadowWaits) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{95}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ShadowWaits) GetMedian() string {
@@ -8604,7 +8818,7 @@ type ShadowRun struct {
 
 func (x *ShadowRun) Reset() {
 	*x = ShadowRun{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8616,7 +8830,7 @@ func (x *ShadowRun) String() string {
 func (*ShadowRun) ProtoMessage() {}
 
 func (x *ShadowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[96]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8629,7 +8843,7 @@ func (x *ShadowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowRun.ProtoReflect.Descriptor instead.
 func (*ShadowRun) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{96}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ShadowRun) GetDecision() *Decision {
@@ -8687,7 +8901,7 @@ type ShadowSummary struct {
 
 func (x *ShadowSummary) Reset() {
 	*x = ShadowSummary{}
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8699,7 +8913,7 @@ func (x *ShadowSummary) String() string {
 func (*ShadowSummary) ProtoMessage() {}
 
 func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[97]
+	mi := &file_internal_api_jobs_pb_jobs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8712,7 +8926,7 @@ func (x *ShadowSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShadowSummary.ProtoReflect.Descriptor instead.
 func (*ShadowSummary) Descriptor() ([]byte, []int) {
-	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{97}
+	return file_internal_api_jobs_pb_jobs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ShadowSummary) GetQueues() int32 {
@@ -8869,7 +9083,23 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\tR\x05since\"M\n" +
+	"\x05since\x18\x04 \x01(\tR\x05since\"\x83\x01\n" +
+	"\x15GetBeforeAfterRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\tR\x05first\x12\x12\n" +
+	"\x04last\x18\x05 \x01(\tR\x04last\"o\n" +
+	"\vBeforeAfter\x120\n" +
+	"\x06before\x18\x01 \x01(\v2\x18.refloat.jobs.v1.EffectsR\x06before\x12.\n" +
+	"\x05after\x18\x02 \x01(\v2\x18.refloat.jobs.v1.EffectsR\x05after\"\x88\x01\n" +
+	"\aEffects\x12\x18\n" +
+	"\aretried\x18\x01 \x01(\x04R\aretried\x12&\n" +
+	"\x0ffailed_for_good\x18\x02 \x01(\x04R\rfailedForGood\x12\x1b\n" +
+	"\tin_shadow\x18\x03 \x01(\x04R\binShadow\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x04 \x01(\x04R\n" +
+	"superseded\"M\n" +
 	"\rSearchRequest\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x03(\tR\x04kind\x12\x14\n" +
@@ -8938,7 +9168,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\tdocuments\x18\x02 \x03(\v2\x17.google.protobuf.StructR\tdocuments\"I\n" +
 	"\x0eWhatIfResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xa4\t\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.refloat.jobs.v1.WhatIfResultR\aresults\"\xfa\t\n" +
 	"\fWhatIfResult\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x1c\n" +
 	"\tcandidate\x18\x02 \x01(\tR\tcandidate\x12\x18\n" +
@@ -8967,8 +9197,11 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x1bjobs_that_would_have_run_on\x18\x17 \x01(\v2\x19.refloat.jobs.v1.OutcomesR\x16jobsThatWouldHaveRunOn\x12+\n" +
 	"\x05sides\x18\x18 \x03(\v2\x15.refloat.jobs.v1.SideR\x05sides\x12O\n" +
 	"\x16failed_earlier_unknown\x18\x19 \x03(\v2\x19.refloat.jobs.v1.EstimateR\x14failedEarlierUnknown\x12?\n" +
-	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknownB\a\n" +
-	"\x05_next\"\xef\x02\n" +
+	"\x0erun_on_unknown\x18\x1a \x03(\v2\x19.refloat.jobs.v1.EstimateR\frunOnUnknown\x12\x18\n" +
+	"\averdict\x18\x1b \x01(\tR\averdict\x12(\n" +
+	"\ragainst_first\x18\x1c \x01(\tH\x01R\fagainstFirst\x88\x01\x01B\a\n" +
+	"\x05_nextB\x10\n" +
+	"\x0e_against_first\"\xef\x02\n" +
 	"\x04Side\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x04R\x04jobs\x12\x18\n" +
@@ -9792,7 +10025,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"failedRuns\x12\x16\n" +
 	"\x06differ\x18\x03 \x01(\x05R\x06differ\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\x05R\x04lost\x12\x12\n" +
-	"\x04open\x18\x05 \x01(\x05R\x04open2\xc4\x12\n" +
+	"\x04open\x18\x05 \x01(\x05R\x04open2\xc2\x13\n" +
 	"\x04Jobs\x12i\n" +
 	"\bListJobs\x12 .refloat.jobs.v1.ListJobsRequest\x1a!.refloat.jobs.v1.ListJobsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/jobs\x12i\n" +
 	"\bListRuns\x12 .refloat.jobs.v1.ListRunsRequest\x1a!.refloat.jobs.v1.ListRunsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/refloat/v1/runs\x12}\n" +
@@ -9805,7 +10038,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\rExplainWhyNot\x12%.refloat.jobs.v1.ExplainWhyNotRequest\x1a\x17.refloat.jobs.v1.WhyNot\"3\x82\xd3\xe4\x93\x02-\x12+/refloat/v1/jobs/{job_id}/why-not/{outcome}\x12h\n" +
 	"\bGetGroup\x12 .refloat.jobs.v1.GetGroupRequest\x1a\x16.refloat.jobs.v1.Group\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/refloat/v1/groups/{group}\x12\x90\x01\n" +
 	"\x0fGetGroupHistory\x12'.refloat.jobs.v1.GetGroupHistoryRequest\x1a(.refloat.jobs.v1.GetGroupHistoryResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/refloat/v1/groups/{group}/history\x12}\n" +
-	"\rGetQueueStory\x12%.refloat.jobs.v1.GetQueueStoryRequest\x1a\x1b.refloat.jobs.v1.QueueStory\"(\x82\xd3\xe4\x93\x02\"\x12 /refloat/v1/queues/{queue}/story\x12e\n" +
+	"\rGetQueueStory\x12%.refloat.jobs.v1.GetQueueStoryRequest\x1a\x1b.refloat.jobs.v1.QueueStory\"(\x82\xd3\xe4\x93\x02\"\x12 /refloat/v1/queues/{queue}/story\x12|\n" +
+	"\x0eGetBeforeAfter\x12&.refloat.jobs.v1.GetBeforeAfterRequest\x1a\x1c.refloat.jobs.v1.BeforeAfter\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/refloat/v1/decisions/around\x12e\n" +
 	"\x06Search\x12\x1e.refloat.jobs.v1.SearchRequest\x1a\x1f.refloat.jobs.v1.SearchResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/refloat/v1/search\x12v\n" +
 	"\n" +
 	"TopRetries\x12\".refloat.jobs.v1.TopRetriesRequest\x1a#.refloat.jobs.v1.TopRetriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/refloat/v1/top/retries\x12j\n" +
@@ -9830,7 +10064,7 @@ func file_internal_api_jobs_pb_jobs_proto_rawDescGZIP() []byte {
 	return file_internal_api_jobs_pb_jobs_proto_rawDescData
 }
 
-var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_internal_api_jobs_pb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),         // 0: refloat.jobs.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),        // 1: refloat.jobs.v1.ListJobsResponse
@@ -9851,228 +10085,235 @@ var file_internal_api_jobs_pb_jobs_proto_goTypes = []any{
 	(*GetGroupHistoryResponse)(nil), // 16: refloat.jobs.v1.GetGroupHistoryResponse
 	(*Record)(nil),                  // 17: refloat.jobs.v1.Record
 	(*GetQueueStoryRequest)(nil),    // 18: refloat.jobs.v1.GetQueueStoryRequest
-	(*SearchRequest)(nil),           // 19: refloat.jobs.v1.SearchRequest
-	(*SearchResponse)(nil),          // 20: refloat.jobs.v1.SearchResponse
-	(*Match)(nil),                   // 21: refloat.jobs.v1.Match
-	(*TopRetriesRequest)(nil),       // 22: refloat.jobs.v1.TopRetriesRequest
-	(*TopRetriesResponse)(nil),      // 23: refloat.jobs.v1.TopRetriesResponse
-	(*TopCostRequest)(nil),          // 24: refloat.jobs.v1.TopCostRequest
-	(*TopCostResponse)(nil),         // 25: refloat.jobs.v1.TopCostResponse
-	(*GetSummaryRequest)(nil),       // 26: refloat.jobs.v1.GetSummaryRequest
-	(*GetShadowReportRequest)(nil),  // 27: refloat.jobs.v1.GetShadowReportRequest
-	(*GetShadowReportResponse)(nil), // 28: refloat.jobs.v1.GetShadowReportResponse
-	(*WatchDecisionsRequest)(nil),   // 29: refloat.jobs.v1.WatchDecisionsRequest
-	(*WhatIfRequest)(nil),           // 30: refloat.jobs.v1.WhatIfRequest
-	(*Policies)(nil),                // 31: refloat.jobs.v1.Policies
-	(*WhatIfResponse)(nil),          // 32: refloat.jobs.v1.WhatIfResponse
-	(*WhatIfResult)(nil),            // 33: refloat.jobs.v1.WhatIfResult
-	(*Side)(nil),                    // 34: refloat.jobs.v1.Side
-	(*Estimate)(nil),                // 35: refloat.jobs.v1.Estimate
-	(*FieldChange)(nil),             // 36: refloat.jobs.v1.FieldChange
-	(*RuleUse)(nil),                 // 37: refloat.jobs.v1.RuleUse
-	(*Outcomes)(nil),                // 38: refloat.jobs.v1.Outcomes
-	(*WhatIfRow)(nil),               // 39: refloat.jobs.v1.WhatIfRow
-	(*WhatIfChange)(nil),            // 40: refloat.jobs.v1.WhatIfChange
-	(*WhatIfVerdict)(nil),           // 41: refloat.jobs.v1.WhatIfVerdict
-	(*VerifyRequest)(nil),           // 42: refloat.jobs.v1.VerifyRequest
-	(*VerifyResponse)(nil),          // 43: refloat.jobs.v1.VerifyResponse
-	(*ListPartitionsRequest)(nil),   // 44: refloat.jobs.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 45: refloat.jobs.v1.ListPartitionsResponse
-	(*Partition)(nil),               // 46: refloat.jobs.v1.Partition
-	(*Job)(nil),                     // 47: refloat.jobs.v1.Job
-	(*Member)(nil),                  // 48: refloat.jobs.v1.Member
-	(*Verdict)(nil),                 // 49: refloat.jobs.v1.Verdict
-	(*Attempt)(nil),                 // 50: refloat.jobs.v1.Attempt
-	(*Run)(nil),                     // 51: refloat.jobs.v1.Run
-	(*Decision)(nil),                // 52: refloat.jobs.v1.Decision
-	(*BudgetUse)(nil),               // 53: refloat.jobs.v1.BudgetUse
-	(*Position)(nil),                // 54: refloat.jobs.v1.Position
-	(*Other)(nil),                   // 55: refloat.jobs.v1.Other
-	(*ShapePart)(nil),               // 56: refloat.jobs.v1.ShapePart
-	(*SuccessRule)(nil),             // 57: refloat.jobs.v1.SuccessRule
-	(*Success)(nil),                 // 58: refloat.jobs.v1.Success
-	(*Group)(nil),                   // 59: refloat.jobs.v1.Group
-	(*GroupStory)(nil),              // 60: refloat.jobs.v1.GroupStory
-	(*Turn)(nil),                    // 61: refloat.jobs.v1.Turn
-	(*MemberRow)(nil),               // 62: refloat.jobs.v1.MemberRow
-	(*MemberGeneration)(nil),        // 63: refloat.jobs.v1.MemberGeneration
-	(*Condition)(nil),               // 64: refloat.jobs.v1.Condition
-	(*Part)(nil),                    // 65: refloat.jobs.v1.Part
-	(*Unit)(nil),                    // 66: refloat.jobs.v1.Unit
-	(*Story)(nil),                   // 67: refloat.jobs.v1.Story
-	(*StoryOfRun)(nil),              // 68: refloat.jobs.v1.StoryOfRun
-	(*Explanation)(nil),             // 69: refloat.jobs.v1.Explanation
-	(*DoneByGroup)(nil),             // 70: refloat.jobs.v1.DoneByGroup
-	(*Rung)(nil),                    // 71: refloat.jobs.v1.Rung
-	(*Release)(nil),                 // 72: refloat.jobs.v1.Release
-	(*LastChange)(nil),              // 73: refloat.jobs.v1.LastChange
-	(*WhyNot)(nil),                  // 74: refloat.jobs.v1.WhyNot
-	(*Flipped)(nil),                 // 75: refloat.jobs.v1.Flipped
-	(*Edit)(nil),                    // 76: refloat.jobs.v1.Edit
-	(*QueueStory)(nil),              // 77: refloat.jobs.v1.QueueStory
-	(*Tally)(nil),                   // 78: refloat.jobs.v1.Tally
-	(*Fates)(nil),                   // 79: refloat.jobs.v1.Fates
-	(*Fate)(nil),                    // 80: refloat.jobs.v1.Fate
-	(*InForce)(nil),                 // 81: refloat.jobs.v1.InForce
-	(*Top)(nil),                     // 82: refloat.jobs.v1.Top
-	(*Cost)(nil),                    // 83: refloat.jobs.v1.Cost
-	(*Spent)(nil),                   // 84: refloat.jobs.v1.Spent
-	(*Summary)(nil),                 // 85: refloat.jobs.v1.Summary
-	(*StateCount)(nil),              // 86: refloat.jobs.v1.StateCount
-	(*DecisionCount)(nil),           // 87: refloat.jobs.v1.DecisionCount
-	(*ReasonCount)(nil),             // 88: refloat.jobs.v1.ReasonCount
-	(*ReleaseCount)(nil),            // 89: refloat.jobs.v1.ReleaseCount
-	(*ShadowLine)(nil),              // 90: refloat.jobs.v1.ShadowLine
-	(*ShadowQueue)(nil),             // 91: refloat.jobs.v1.ShadowQueue
-	(*ShadowJobs)(nil),              // 92: refloat.jobs.v1.ShadowJobs
-	(*ShadowRule)(nil),              // 93: refloat.jobs.v1.ShadowRule
-	(*ShadowTally)(nil),             // 94: refloat.jobs.v1.ShadowTally
-	(*ShadowWaits)(nil),             // 95: refloat.jobs.v1.ShadowWaits
-	(*ShadowRun)(nil),               // 96: refloat.jobs.v1.ShadowRun
-	(*ShadowSummary)(nil),           // 97: refloat.jobs.v1.ShadowSummary
-	nil,                             // 98: refloat.jobs.v1.VerifyRequest.UntilEntry
-	nil,                             // 99: refloat.jobs.v1.ShadowTally.CodesEntry
-	(*structpb.Struct)(nil),         // 100: google.protobuf.Struct
+	(*GetBeforeAfterRequest)(nil),   // 19: refloat.jobs.v1.GetBeforeAfterRequest
+	(*BeforeAfter)(nil),             // 20: refloat.jobs.v1.BeforeAfter
+	(*Effects)(nil),                 // 21: refloat.jobs.v1.Effects
+	(*SearchRequest)(nil),           // 22: refloat.jobs.v1.SearchRequest
+	(*SearchResponse)(nil),          // 23: refloat.jobs.v1.SearchResponse
+	(*Match)(nil),                   // 24: refloat.jobs.v1.Match
+	(*TopRetriesRequest)(nil),       // 25: refloat.jobs.v1.TopRetriesRequest
+	(*TopRetriesResponse)(nil),      // 26: refloat.jobs.v1.TopRetriesResponse
+	(*TopCostRequest)(nil),          // 27: refloat.jobs.v1.TopCostRequest
+	(*TopCostResponse)(nil),         // 28: refloat.jobs.v1.TopCostResponse
+	(*GetSummaryRequest)(nil),       // 29: refloat.jobs.v1.GetSummaryRequest
+	(*GetShadowReportRequest)(nil),  // 30: refloat.jobs.v1.GetShadowReportRequest
+	(*GetShadowReportResponse)(nil), // 31: refloat.jobs.v1.GetShadowReportResponse
+	(*WatchDecisionsRequest)(nil),   // 32: refloat.jobs.v1.WatchDecisionsRequest
+	(*WhatIfRequest)(nil),           // 33: refloat.jobs.v1.WhatIfRequest
+	(*Policies)(nil),                // 34: refloat.jobs.v1.Policies
+	(*WhatIfResponse)(nil),          // 35: refloat.jobs.v1.WhatIfResponse
+	(*WhatIfResult)(nil),            // 36: refloat.jobs.v1.WhatIfResult
+	(*Side)(nil),                    // 37: refloat.jobs.v1.Side
+	(*Estimate)(nil),                // 38: refloat.jobs.v1.Estimate
+	(*FieldChange)(nil),             // 39: refloat.jobs.v1.FieldChange
+	(*RuleUse)(nil),                 // 40: refloat.jobs.v1.RuleUse
+	(*Outcomes)(nil),                // 41: refloat.jobs.v1.Outcomes
+	(*WhatIfRow)(nil),               // 42: refloat.jobs.v1.WhatIfRow
+	(*WhatIfChange)(nil),            // 43: refloat.jobs.v1.WhatIfChange
+	(*WhatIfVerdict)(nil),           // 44: refloat.jobs.v1.WhatIfVerdict
+	(*VerifyRequest)(nil),           // 45: refloat.jobs.v1.VerifyRequest
+	(*VerifyResponse)(nil),          // 46: refloat.jobs.v1.VerifyResponse
+	(*ListPartitionsRequest)(nil),   // 47: refloat.jobs.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 48: refloat.jobs.v1.ListPartitionsResponse
+	(*Partition)(nil),               // 49: refloat.jobs.v1.Partition
+	(*Job)(nil),                     // 50: refloat.jobs.v1.Job
+	(*Member)(nil),                  // 51: refloat.jobs.v1.Member
+	(*Verdict)(nil),                 // 52: refloat.jobs.v1.Verdict
+	(*Attempt)(nil),                 // 53: refloat.jobs.v1.Attempt
+	(*Run)(nil),                     // 54: refloat.jobs.v1.Run
+	(*Decision)(nil),                // 55: refloat.jobs.v1.Decision
+	(*BudgetUse)(nil),               // 56: refloat.jobs.v1.BudgetUse
+	(*Position)(nil),                // 57: refloat.jobs.v1.Position
+	(*Other)(nil),                   // 58: refloat.jobs.v1.Other
+	(*ShapePart)(nil),               // 59: refloat.jobs.v1.ShapePart
+	(*SuccessRule)(nil),             // 60: refloat.jobs.v1.SuccessRule
+	(*Success)(nil),                 // 61: refloat.jobs.v1.Success
+	(*Group)(nil),                   // 62: refloat.jobs.v1.Group
+	(*GroupStory)(nil),              // 63: refloat.jobs.v1.GroupStory
+	(*Turn)(nil),                    // 64: refloat.jobs.v1.Turn
+	(*MemberRow)(nil),               // 65: refloat.jobs.v1.MemberRow
+	(*MemberGeneration)(nil),        // 66: refloat.jobs.v1.MemberGeneration
+	(*Condition)(nil),               // 67: refloat.jobs.v1.Condition
+	(*Part)(nil),                    // 68: refloat.jobs.v1.Part
+	(*Unit)(nil),                    // 69: refloat.jobs.v1.Unit
+	(*Story)(nil),                   // 70: refloat.jobs.v1.Story
+	(*StoryOfRun)(nil),              // 71: refloat.jobs.v1.StoryOfRun
+	(*Explanation)(nil),             // 72: refloat.jobs.v1.Explanation
+	(*DoneByGroup)(nil),             // 73: refloat.jobs.v1.DoneByGroup
+	(*Rung)(nil),                    // 74: refloat.jobs.v1.Rung
+	(*Release)(nil),                 // 75: refloat.jobs.v1.Release
+	(*LastChange)(nil),              // 76: refloat.jobs.v1.LastChange
+	(*WhyNot)(nil),                  // 77: refloat.jobs.v1.WhyNot
+	(*Flipped)(nil),                 // 78: refloat.jobs.v1.Flipped
+	(*Edit)(nil),                    // 79: refloat.jobs.v1.Edit
+	(*QueueStory)(nil),              // 80: refloat.jobs.v1.QueueStory
+	(*Tally)(nil),                   // 81: refloat.jobs.v1.Tally
+	(*Fates)(nil),                   // 82: refloat.jobs.v1.Fates
+	(*Fate)(nil),                    // 83: refloat.jobs.v1.Fate
+	(*InForce)(nil),                 // 84: refloat.jobs.v1.InForce
+	(*Top)(nil),                     // 85: refloat.jobs.v1.Top
+	(*Cost)(nil),                    // 86: refloat.jobs.v1.Cost
+	(*Spent)(nil),                   // 87: refloat.jobs.v1.Spent
+	(*Summary)(nil),                 // 88: refloat.jobs.v1.Summary
+	(*StateCount)(nil),              // 89: refloat.jobs.v1.StateCount
+	(*DecisionCount)(nil),           // 90: refloat.jobs.v1.DecisionCount
+	(*ReasonCount)(nil),             // 91: refloat.jobs.v1.ReasonCount
+	(*ReleaseCount)(nil),            // 92: refloat.jobs.v1.ReleaseCount
+	(*ShadowLine)(nil),              // 93: refloat.jobs.v1.ShadowLine
+	(*ShadowQueue)(nil),             // 94: refloat.jobs.v1.ShadowQueue
+	(*ShadowJobs)(nil),              // 95: refloat.jobs.v1.ShadowJobs
+	(*ShadowRule)(nil),              // 96: refloat.jobs.v1.ShadowRule
+	(*ShadowTally)(nil),             // 97: refloat.jobs.v1.ShadowTally
+	(*ShadowWaits)(nil),             // 98: refloat.jobs.v1.ShadowWaits
+	(*ShadowRun)(nil),               // 99: refloat.jobs.v1.ShadowRun
+	(*ShadowSummary)(nil),           // 100: refloat.jobs.v1.ShadowSummary
+	nil,                             // 101: refloat.jobs.v1.VerifyRequest.UntilEntry
+	nil,                             // 102: refloat.jobs.v1.ShadowTally.CodesEntry
+	(*structpb.Struct)(nil),         // 103: google.protobuf.Struct
 }
 var file_internal_api_jobs_pb_jobs_proto_depIdxs = []int32{
-	47,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
-	51,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
-	52,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
-	59,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
-	47,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
-	67,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
+	50,  // 0: refloat.jobs.v1.ListJobsResponse.jobs:type_name -> refloat.jobs.v1.Job
+	54,  // 1: refloat.jobs.v1.ListRunsResponse.runs:type_name -> refloat.jobs.v1.Run
+	55,  // 2: refloat.jobs.v1.ListDecisionsResponse.decisions:type_name -> refloat.jobs.v1.Decision
+	62,  // 3: refloat.jobs.v1.ListGroupsResponse.groups:type_name -> refloat.jobs.v1.Group
+	50,  // 4: refloat.jobs.v1.GetJobResponse.jobs:type_name -> refloat.jobs.v1.Job
+	70,  // 5: refloat.jobs.v1.GetStoryResponse.stories:type_name -> refloat.jobs.v1.Story
 	17,  // 6: refloat.jobs.v1.GetGroupHistoryResponse.records:type_name -> refloat.jobs.v1.Record
-	59,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
-	52,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
-	55,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
-	21,  // 10: refloat.jobs.v1.SearchResponse.matches:type_name -> refloat.jobs.v1.Match
-	82,  // 11: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
-	83,  // 12: refloat.jobs.v1.TopCostResponse.rows:type_name -> refloat.jobs.v1.Cost
-	90,  // 13: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
-	31,  // 14: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
-	31,  // 15: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
-	100, // 16: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
-	33,  // 17: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
-	38,  // 18: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
-	39,  // 19: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
-	40,  // 20: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
-	36,  // 21: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
-	37,  // 22: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
-	38,  // 23: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
-	34,  // 24: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
-	35,  // 25: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
-	35,  // 26: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
-	35,  // 27: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
-	84,  // 28: refloat.jobs.v1.Side.held:type_name -> refloat.jobs.v1.Spent
-	41,  // 29: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
-	41,  // 30: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
-	98,  // 31: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
-	100, // 32: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
-	46,  // 33: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
-	49,  // 34: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
-	50,  // 35: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
-	48,  // 36: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
-	54,  // 37: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
-	53,  // 38: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
-	54,  // 39: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
-	56,  // 40: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
-	58,  // 41: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
-	57,  // 42: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	64,  // 43: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
-	65,  // 44: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
-	58,  // 45: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
-	60,  // 46: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
-	61,  // 47: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
-	62,  // 48: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
-	17,  // 49: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
-	63,  // 50: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
-	78,  // 51: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
-	66,  // 52: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
-	57,  // 53: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
-	64,  // 54: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
-	47,  // 55: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
-	68,  // 56: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
-	70,  // 57: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	52,  // 58: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
-	52,  // 59: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
-	47,  // 60: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
-	71,  // 61: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
-	72,  // 62: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
-	73,  // 63: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
-	70,  // 64: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
-	75,  // 65: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
-	76,  // 66: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
-	78,  // 67: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
-	78,  // 68: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
-	78,  // 69: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
-	79,  // 70: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
-	79,  // 71: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
-	81,  // 72: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
-	80,  // 73: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
-	73,  // 74: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
-	84,  // 75: refloat.jobs.v1.Cost.failed:type_name -> refloat.jobs.v1.Spent
-	84,  // 76: refloat.jobs.v1.Cost.retries_succeeded:type_name -> refloat.jobs.v1.Spent
-	84,  // 77: refloat.jobs.v1.Cost.retries_lost:type_name -> refloat.jobs.v1.Spent
-	86,  // 78: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
-	87,  // 79: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
-	88,  // 80: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
-	88,  // 81: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
-	89,  // 82: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
-	91,  // 83: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
-	96,  // 84: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
-	97,  // 85: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
-	92,  // 86: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
-	93,  // 87: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
-	94,  // 88: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
-	94,  // 89: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
-	95,  // 90: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
-	99,  // 91: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
-	52,  // 92: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
-	0,   // 93: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
-	2,   // 94: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
-	4,   // 95: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
-	6,   // 96: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
-	8,   // 97: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
-	10,  // 98: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
-	12,  // 99: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
-	13,  // 100: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
-	14,  // 101: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
-	15,  // 102: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
-	18,  // 103: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
-	19,  // 104: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
-	22,  // 105: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
-	24,  // 106: refloat.jobs.v1.Jobs.TopCost:input_type -> refloat.jobs.v1.TopCostRequest
-	26,  // 107: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
-	27,  // 108: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
-	30,  // 109: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
-	42,  // 110: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
-	44,  // 111: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
-	29,  // 112: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
-	1,   // 113: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
-	3,   // 114: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
-	5,   // 115: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
-	7,   // 116: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
-	9,   // 117: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
-	11,  // 118: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
-	69,  // 119: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
-	74,  // 120: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
-	59,  // 121: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
-	16,  // 122: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
-	77,  // 123: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
-	20,  // 124: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
-	23,  // 125: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
-	25,  // 126: refloat.jobs.v1.Jobs.TopCost:output_type -> refloat.jobs.v1.TopCostResponse
-	85,  // 127: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
-	28,  // 128: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
-	32,  // 129: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
-	43,  // 130: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
-	45,  // 131: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
-	52,  // 132: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
-	113, // [113:133] is the sub-list for method output_type
-	93,  // [93:113] is the sub-list for method input_type
-	93,  // [93:93] is the sub-list for extension type_name
-	93,  // [93:93] is the sub-list for extension extendee
-	0,   // [0:93] is the sub-list for field type_name
+	62,  // 7: refloat.jobs.v1.GetGroupHistoryResponse.group:type_name -> refloat.jobs.v1.Group
+	55,  // 8: refloat.jobs.v1.Record.decision:type_name -> refloat.jobs.v1.Decision
+	58,  // 9: refloat.jobs.v1.Record.other:type_name -> refloat.jobs.v1.Other
+	21,  // 10: refloat.jobs.v1.BeforeAfter.before:type_name -> refloat.jobs.v1.Effects
+	21,  // 11: refloat.jobs.v1.BeforeAfter.after:type_name -> refloat.jobs.v1.Effects
+	24,  // 12: refloat.jobs.v1.SearchResponse.matches:type_name -> refloat.jobs.v1.Match
+	85,  // 13: refloat.jobs.v1.TopRetriesResponse.rows:type_name -> refloat.jobs.v1.Top
+	86,  // 14: refloat.jobs.v1.TopCostResponse.rows:type_name -> refloat.jobs.v1.Cost
+	93,  // 15: refloat.jobs.v1.GetShadowReportResponse.lines:type_name -> refloat.jobs.v1.ShadowLine
+	34,  // 16: refloat.jobs.v1.WhatIfRequest.candidates:type_name -> refloat.jobs.v1.Policies
+	34,  // 17: refloat.jobs.v1.WhatIfRequest.against:type_name -> refloat.jobs.v1.Policies
+	103, // 18: refloat.jobs.v1.Policies.documents:type_name -> google.protobuf.Struct
+	36,  // 19: refloat.jobs.v1.WhatIfResponse.results:type_name -> refloat.jobs.v1.WhatIfResult
+	41,  // 20: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_failed_earlier:type_name -> refloat.jobs.v1.Outcomes
+	42,  // 21: refloat.jobs.v1.WhatIfResult.rows:type_name -> refloat.jobs.v1.WhatIfRow
+	43,  // 22: refloat.jobs.v1.WhatIfResult.jobs:type_name -> refloat.jobs.v1.WhatIfChange
+	39,  // 23: refloat.jobs.v1.WhatIfResult.fields:type_name -> refloat.jobs.v1.FieldChange
+	40,  // 24: refloat.jobs.v1.WhatIfResult.rules:type_name -> refloat.jobs.v1.RuleUse
+	41,  // 25: refloat.jobs.v1.WhatIfResult.jobs_that_would_have_run_on:type_name -> refloat.jobs.v1.Outcomes
+	37,  // 26: refloat.jobs.v1.WhatIfResult.sides:type_name -> refloat.jobs.v1.Side
+	38,  // 27: refloat.jobs.v1.WhatIfResult.failed_earlier_unknown:type_name -> refloat.jobs.v1.Estimate
+	38,  // 28: refloat.jobs.v1.WhatIfResult.run_on_unknown:type_name -> refloat.jobs.v1.Estimate
+	38,  // 29: refloat.jobs.v1.Side.estimates:type_name -> refloat.jobs.v1.Estimate
+	87,  // 30: refloat.jobs.v1.Side.held:type_name -> refloat.jobs.v1.Spent
+	44,  // 31: refloat.jobs.v1.WhatIfChange.decided:type_name -> refloat.jobs.v1.WhatIfVerdict
+	44,  // 32: refloat.jobs.v1.WhatIfChange.candidate:type_name -> refloat.jobs.v1.WhatIfVerdict
+	101, // 33: refloat.jobs.v1.VerifyRequest.until:type_name -> refloat.jobs.v1.VerifyRequest.UntilEntry
+	103, // 34: refloat.jobs.v1.VerifyResponse.report:type_name -> google.protobuf.Struct
+	49,  // 35: refloat.jobs.v1.ListPartitionsResponse.partitions:type_name -> refloat.jobs.v1.Partition
+	52,  // 36: refloat.jobs.v1.Job.armada_verdict:type_name -> refloat.jobs.v1.Verdict
+	53,  // 37: refloat.jobs.v1.Job.attempts:type_name -> refloat.jobs.v1.Attempt
+	51,  // 38: refloat.jobs.v1.Job.member:type_name -> refloat.jobs.v1.Member
+	57,  // 39: refloat.jobs.v1.Decision.position:type_name -> refloat.jobs.v1.Position
+	56,  // 40: refloat.jobs.v1.Decision.budget:type_name -> refloat.jobs.v1.BudgetUse
+	57,  // 41: refloat.jobs.v1.Other.position:type_name -> refloat.jobs.v1.Position
+	59,  // 42: refloat.jobs.v1.Other.parts:type_name -> refloat.jobs.v1.ShapePart
+	61,  // 43: refloat.jobs.v1.Other.success:type_name -> refloat.jobs.v1.Success
+	60,  // 44: refloat.jobs.v1.ShapePart.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	67,  // 45: refloat.jobs.v1.Group.conditions:type_name -> refloat.jobs.v1.Condition
+	68,  // 46: refloat.jobs.v1.Group.parts:type_name -> refloat.jobs.v1.Part
+	61,  // 47: refloat.jobs.v1.Group.success:type_name -> refloat.jobs.v1.Success
+	63,  // 48: refloat.jobs.v1.Group.story:type_name -> refloat.jobs.v1.GroupStory
+	64,  // 49: refloat.jobs.v1.GroupStory.turns:type_name -> refloat.jobs.v1.Turn
+	65,  // 50: refloat.jobs.v1.GroupStory.members:type_name -> refloat.jobs.v1.MemberRow
+	17,  // 51: refloat.jobs.v1.Turn.record:type_name -> refloat.jobs.v1.Record
+	66,  // 52: refloat.jobs.v1.MemberRow.generations:type_name -> refloat.jobs.v1.MemberGeneration
+	81,  // 53: refloat.jobs.v1.MemberGeneration.states:type_name -> refloat.jobs.v1.Tally
+	69,  // 54: refloat.jobs.v1.Part.units:type_name -> refloat.jobs.v1.Unit
+	60,  // 55: refloat.jobs.v1.Part.success_rules:type_name -> refloat.jobs.v1.SuccessRule
+	67,  // 56: refloat.jobs.v1.Unit.conditions:type_name -> refloat.jobs.v1.Condition
+	50,  // 57: refloat.jobs.v1.Story.job:type_name -> refloat.jobs.v1.Job
+	71,  // 58: refloat.jobs.v1.Story.runs:type_name -> refloat.jobs.v1.StoryOfRun
+	73,  // 59: refloat.jobs.v1.Story.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	55,  // 60: refloat.jobs.v1.StoryOfRun.decided:type_name -> refloat.jobs.v1.Decision
+	55,  // 61: refloat.jobs.v1.Explanation.decision:type_name -> refloat.jobs.v1.Decision
+	50,  // 62: refloat.jobs.v1.Explanation.job:type_name -> refloat.jobs.v1.Job
+	74,  // 63: refloat.jobs.v1.Explanation.ladder:type_name -> refloat.jobs.v1.Rung
+	75,  // 64: refloat.jobs.v1.Explanation.release:type_name -> refloat.jobs.v1.Release
+	76,  // 65: refloat.jobs.v1.Explanation.last_changes:type_name -> refloat.jobs.v1.LastChange
+	73,  // 66: refloat.jobs.v1.Explanation.done_by_group:type_name -> refloat.jobs.v1.DoneByGroup
+	78,  // 67: refloat.jobs.v1.WhyNot.changes:type_name -> refloat.jobs.v1.Flipped
+	79,  // 68: refloat.jobs.v1.Flipped.edits:type_name -> refloat.jobs.v1.Edit
+	81,  // 69: refloat.jobs.v1.QueueStory.codes:type_name -> refloat.jobs.v1.Tally
+	81,  // 70: refloat.jobs.v1.QueueStory.rules:type_name -> refloat.jobs.v1.Tally
+	81,  // 71: refloat.jobs.v1.QueueStory.causes:type_name -> refloat.jobs.v1.Tally
+	82,  // 72: refloat.jobs.v1.QueueStory.failed_for_good:type_name -> refloat.jobs.v1.Fates
+	82,  // 73: refloat.jobs.v1.QueueStory.pending_retries:type_name -> refloat.jobs.v1.Fates
+	84,  // 74: refloat.jobs.v1.QueueStory.policies:type_name -> refloat.jobs.v1.InForce
+	83,  // 75: refloat.jobs.v1.Fates.jobs:type_name -> refloat.jobs.v1.Fate
+	76,  // 76: refloat.jobs.v1.InForce.last_changes:type_name -> refloat.jobs.v1.LastChange
+	87,  // 77: refloat.jobs.v1.Cost.failed:type_name -> refloat.jobs.v1.Spent
+	87,  // 78: refloat.jobs.v1.Cost.retries_succeeded:type_name -> refloat.jobs.v1.Spent
+	87,  // 79: refloat.jobs.v1.Cost.retries_lost:type_name -> refloat.jobs.v1.Spent
+	89,  // 80: refloat.jobs.v1.Summary.jobs:type_name -> refloat.jobs.v1.StateCount
+	90,  // 81: refloat.jobs.v1.Summary.decisions:type_name -> refloat.jobs.v1.DecisionCount
+	91,  // 82: refloat.jobs.v1.Summary.not_decided:type_name -> refloat.jobs.v1.ReasonCount
+	91,  // 83: refloat.jobs.v1.Summary.parked:type_name -> refloat.jobs.v1.ReasonCount
+	92,  // 84: refloat.jobs.v1.Summary.releases:type_name -> refloat.jobs.v1.ReleaseCount
+	94,  // 85: refloat.jobs.v1.ShadowLine.queue:type_name -> refloat.jobs.v1.ShadowQueue
+	99,  // 86: refloat.jobs.v1.ShadowLine.run:type_name -> refloat.jobs.v1.ShadowRun
+	100, // 87: refloat.jobs.v1.ShadowLine.summary:type_name -> refloat.jobs.v1.ShadowSummary
+	95,  // 88: refloat.jobs.v1.ShadowQueue.jobs:type_name -> refloat.jobs.v1.ShadowJobs
+	96,  // 89: refloat.jobs.v1.ShadowQueue.rules:type_name -> refloat.jobs.v1.ShadowRule
+	97,  // 90: refloat.jobs.v1.ShadowRule.would_retry:type_name -> refloat.jobs.v1.ShadowTally
+	97,  // 91: refloat.jobs.v1.ShadowRule.would_fail:type_name -> refloat.jobs.v1.ShadowTally
+	98,  // 92: refloat.jobs.v1.ShadowRule.waits:type_name -> refloat.jobs.v1.ShadowWaits
+	102, // 93: refloat.jobs.v1.ShadowTally.codes:type_name -> refloat.jobs.v1.ShadowTally.CodesEntry
+	55,  // 94: refloat.jobs.v1.ShadowRun.decision:type_name -> refloat.jobs.v1.Decision
+	0,   // 95: refloat.jobs.v1.Jobs.ListJobs:input_type -> refloat.jobs.v1.ListJobsRequest
+	2,   // 96: refloat.jobs.v1.Jobs.ListRuns:input_type -> refloat.jobs.v1.ListRunsRequest
+	4,   // 97: refloat.jobs.v1.Jobs.ListDecisions:input_type -> refloat.jobs.v1.ListDecisionsRequest
+	6,   // 98: refloat.jobs.v1.Jobs.ListGroups:input_type -> refloat.jobs.v1.ListGroupsRequest
+	8,   // 99: refloat.jobs.v1.Jobs.GetJob:input_type -> refloat.jobs.v1.GetJobRequest
+	10,  // 100: refloat.jobs.v1.Jobs.GetStory:input_type -> refloat.jobs.v1.GetStoryRequest
+	12,  // 101: refloat.jobs.v1.Jobs.Explain:input_type -> refloat.jobs.v1.ExplainRequest
+	13,  // 102: refloat.jobs.v1.Jobs.ExplainWhyNot:input_type -> refloat.jobs.v1.ExplainWhyNotRequest
+	14,  // 103: refloat.jobs.v1.Jobs.GetGroup:input_type -> refloat.jobs.v1.GetGroupRequest
+	15,  // 104: refloat.jobs.v1.Jobs.GetGroupHistory:input_type -> refloat.jobs.v1.GetGroupHistoryRequest
+	18,  // 105: refloat.jobs.v1.Jobs.GetQueueStory:input_type -> refloat.jobs.v1.GetQueueStoryRequest
+	19,  // 106: refloat.jobs.v1.Jobs.GetBeforeAfter:input_type -> refloat.jobs.v1.GetBeforeAfterRequest
+	22,  // 107: refloat.jobs.v1.Jobs.Search:input_type -> refloat.jobs.v1.SearchRequest
+	25,  // 108: refloat.jobs.v1.Jobs.TopRetries:input_type -> refloat.jobs.v1.TopRetriesRequest
+	27,  // 109: refloat.jobs.v1.Jobs.TopCost:input_type -> refloat.jobs.v1.TopCostRequest
+	29,  // 110: refloat.jobs.v1.Jobs.GetSummary:input_type -> refloat.jobs.v1.GetSummaryRequest
+	30,  // 111: refloat.jobs.v1.Jobs.GetShadowReport:input_type -> refloat.jobs.v1.GetShadowReportRequest
+	33,  // 112: refloat.jobs.v1.Jobs.WhatIf:input_type -> refloat.jobs.v1.WhatIfRequest
+	45,  // 113: refloat.jobs.v1.Jobs.Verify:input_type -> refloat.jobs.v1.VerifyRequest
+	47,  // 114: refloat.jobs.v1.Jobs.ListPartitions:input_type -> refloat.jobs.v1.ListPartitionsRequest
+	32,  // 115: refloat.jobs.v1.Jobs.WatchDecisions:input_type -> refloat.jobs.v1.WatchDecisionsRequest
+	1,   // 116: refloat.jobs.v1.Jobs.ListJobs:output_type -> refloat.jobs.v1.ListJobsResponse
+	3,   // 117: refloat.jobs.v1.Jobs.ListRuns:output_type -> refloat.jobs.v1.ListRunsResponse
+	5,   // 118: refloat.jobs.v1.Jobs.ListDecisions:output_type -> refloat.jobs.v1.ListDecisionsResponse
+	7,   // 119: refloat.jobs.v1.Jobs.ListGroups:output_type -> refloat.jobs.v1.ListGroupsResponse
+	9,   // 120: refloat.jobs.v1.Jobs.GetJob:output_type -> refloat.jobs.v1.GetJobResponse
+	11,  // 121: refloat.jobs.v1.Jobs.GetStory:output_type -> refloat.jobs.v1.GetStoryResponse
+	72,  // 122: refloat.jobs.v1.Jobs.Explain:output_type -> refloat.jobs.v1.Explanation
+	77,  // 123: refloat.jobs.v1.Jobs.ExplainWhyNot:output_type -> refloat.jobs.v1.WhyNot
+	62,  // 124: refloat.jobs.v1.Jobs.GetGroup:output_type -> refloat.jobs.v1.Group
+	16,  // 125: refloat.jobs.v1.Jobs.GetGroupHistory:output_type -> refloat.jobs.v1.GetGroupHistoryResponse
+	80,  // 126: refloat.jobs.v1.Jobs.GetQueueStory:output_type -> refloat.jobs.v1.QueueStory
+	20,  // 127: refloat.jobs.v1.Jobs.GetBeforeAfter:output_type -> refloat.jobs.v1.BeforeAfter
+	23,  // 128: refloat.jobs.v1.Jobs.Search:output_type -> refloat.jobs.v1.SearchResponse
+	26,  // 129: refloat.jobs.v1.Jobs.TopRetries:output_type -> refloat.jobs.v1.TopRetriesResponse
+	28,  // 130: refloat.jobs.v1.Jobs.TopCost:output_type -> refloat.jobs.v1.TopCostResponse
+	88,  // 131: refloat.jobs.v1.Jobs.GetSummary:output_type -> refloat.jobs.v1.Summary
+	31,  // 132: refloat.jobs.v1.Jobs.GetShadowReport:output_type -> refloat.jobs.v1.GetShadowReportResponse
+	35,  // 133: refloat.jobs.v1.Jobs.WhatIf:output_type -> refloat.jobs.v1.WhatIfResponse
+	46,  // 134: refloat.jobs.v1.Jobs.Verify:output_type -> refloat.jobs.v1.VerifyResponse
+	48,  // 135: refloat.jobs.v1.Jobs.ListPartitions:output_type -> refloat.jobs.v1.ListPartitionsResponse
+	55,  // 136: refloat.jobs.v1.Jobs.WatchDecisions:output_type -> refloat.jobs.v1.Decision
+	116, // [116:137] is the sub-list for method output_type
+	95,  // [95:116] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_internal_api_jobs_pb_jobs_proto_init() }
@@ -10082,46 +10323,46 @@ func file_internal_api_jobs_pb_jobs_proto_init() {
 	}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[13].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[24].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[33].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[27].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[36].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[40].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[41].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[46].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[47].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[39].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[43].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[49].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[51].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[52].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[53].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[54].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[55].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[56].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[58].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[59].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[60].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[61].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[62].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[63].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[64].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[65].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[66].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[67].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[68].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[69].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[70].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[71].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[72].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[73].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[74].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[75].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[76].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[77].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[78].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[79].OneofWrappers = []any{}
 	file_internal_api_jobs_pb_jobs_proto_msgTypes[80].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[91].OneofWrappers = []any{}
-	file_internal_api_jobs_pb_jobs_proto_msgTypes[96].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[83].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[94].OneofWrappers = []any{}
+	file_internal_api_jobs_pb_jobs_proto_msgTypes[99].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_api_jobs_pb_jobs_proto_rawDesc), len(file_internal_api_jobs_pb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   100,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

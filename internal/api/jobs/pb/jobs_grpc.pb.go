@@ -32,6 +32,7 @@ const (
 	Jobs_GetGroup_FullMethodName        = "/refloat.jobs.v1.Jobs/GetGroup"
 	Jobs_GetGroupHistory_FullMethodName = "/refloat.jobs.v1.Jobs/GetGroupHistory"
 	Jobs_GetQueueStory_FullMethodName   = "/refloat.jobs.v1.Jobs/GetQueueStory"
+	Jobs_GetBeforeAfter_FullMethodName  = "/refloat.jobs.v1.Jobs/GetBeforeAfter"
 	Jobs_Search_FullMethodName          = "/refloat.jobs.v1.Jobs/Search"
 	Jobs_TopRetries_FullMethodName      = "/refloat.jobs.v1.Jobs/TopRetries"
 	Jobs_TopCost_FullMethodName         = "/refloat.jobs.v1.Jobs/TopCost"
@@ -76,6 +77,8 @@ type JobsClient interface {
 	GetGroupHistory(ctx context.Context, in *GetGroupHistoryRequest, opts ...grpc.CallOption) (*GetGroupHistoryResponse, error)
 	// GetQueueStory tells what happened to the failed runs of a queue, or of a job set.
 	GetQueueStory(ctx context.Context, in *GetQueueStoryRequest, opts ...grpc.CallOption) (*QueueStory, error)
+	// GetBeforeAfter counts the decisions in the 24 hours before a change and after it.
+	GetBeforeAfter(ctx context.Context, in *GetBeforeAfterRequest, opts ...grpc.CallOption) (*BeforeAfter, error)
 	// Search finds jobs by the beginning of their ids or pods, and queues, job sets, groups, nodes, error
 	// categories, policies and rules by any part of their names, whatever the case.
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
@@ -217,6 +220,16 @@ func (c *jobsClient) GetQueueStory(ctx context.Context, in *GetQueueStoryRequest
 	return out, nil
 }
 
+func (c *jobsClient) GetBeforeAfter(ctx context.Context, in *GetBeforeAfterRequest, opts ...grpc.CallOption) (*BeforeAfter, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeforeAfter)
+	err := c.cc.Invoke(ctx, Jobs_GetBeforeAfter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SearchResponse)
@@ -349,6 +362,8 @@ type JobsServer interface {
 	GetGroupHistory(context.Context, *GetGroupHistoryRequest) (*GetGroupHistoryResponse, error)
 	// GetQueueStory tells what happened to the failed runs of a queue, or of a job set.
 	GetQueueStory(context.Context, *GetQueueStoryRequest) (*QueueStory, error)
+	// GetBeforeAfter counts the decisions in the 24 hours before a change and after it.
+	GetBeforeAfter(context.Context, *GetBeforeAfterRequest) (*BeforeAfter, error)
 	// Search finds jobs by the beginning of their ids or pods, and queues, job sets, groups, nodes, error
 	// categories, policies and rules by any part of their names, whatever the case.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
@@ -412,6 +427,9 @@ func (UnimplementedJobsServer) GetGroupHistory(context.Context, *GetGroupHistory
 }
 func (UnimplementedJobsServer) GetQueueStory(context.Context, *GetQueueStoryRequest) (*QueueStory, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueueStory not implemented")
+}
+func (UnimplementedJobsServer) GetBeforeAfter(context.Context, *GetBeforeAfterRequest) (*BeforeAfter, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBeforeAfter not implemented")
 }
 func (UnimplementedJobsServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
@@ -659,6 +677,24 @@ func _Jobs_GetQueueStory_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_GetBeforeAfter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBeforeAfterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).GetBeforeAfter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_GetBeforeAfter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).GetBeforeAfter(ctx, req.(*GetBeforeAfterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Search_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SearchRequest)
 	if err := dec(in); err != nil {
@@ -864,6 +900,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetQueueStory",
 			Handler:    _Jobs_GetQueueStory_Handler,
+		},
+		{
+			MethodName: "GetBeforeAfter",
+			Handler:    _Jobs_GetBeforeAfter_Handler,
 		},
 		{
 			MethodName: "Search",
