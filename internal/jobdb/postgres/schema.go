@@ -312,7 +312,7 @@ ALTER TABLE refloat_counts DROP CONSTRAINT refloat_counts_pkey, ADD PRIMARY KEY 
 CREATE INDEX refloat_jobs_fate_in_set ON refloat_jobs (job_set, queue, fate, ended, job_id, partition) WHERE fate <> 0;
 CREATE INDEX refloat_jobs_waiting_in_set ON refloat_jobs (job_set, queue, retry_after, job_id, partition) WHERE retry_after > 0;
 `, `
--- Decisions are counted by category too, in place of counts of categories alone, and those of nodes by day only in queues. Lists of runs sort
+-- Decisions are counted by category too, in place of counts of categories alone. Lists of runs sort
 -- those of a job.
 DROP INDEX refloat_runs_leased, refloat_runs_ended, refloat_runs_fate, refloat_runs_node, refloat_runs_category;
 CREATE INDEX refloat_runs_leased ON refloat_runs (leased, job_id);

@@ -286,5 +286,5 @@ DROP TABLE old_counts;
 CREATE INDEX jobs_fate_in_set ON jobs (job_set, queue, fate, ended, job_id, partition) WHERE fate <> 0;
 CREATE INDEX jobs_waiting_in_set ON jobs (job_set, queue, retry_after, job_id, partition) WHERE retry_after > 0;
 `, `
--- Decisions are counted by category too, in place of counts of categories alone, and those of nodes by day only in queues.
+-- Decisions are counted by category too, in place of counts of categories alone.
 ` + table.Recount("")}

@@ -31,10 +31,11 @@ const (
 	jobsOfQueue            = 4  // kind is the state
 	waitingOfQueue         = 5  // jobs with a pending retry
 	undecided              = 6  // of a queue; kind is the reason
+	nodesByDay             = 7  // decisions that had an effect; hour is the first of the day, kind the effect, about the node
 	jobsOfSet              = 9  // of a job set
 	waitingOfSet           = 10 // of a job set
-	nodesByHour            = 11 // decisions that had an effect; kind is the effect, about the node
-	nodesOfQueueByDay      = 13 // the same by queue; hour is the first of the day
+	nodesByHour            = 11
+	nodesOfQueueByDay      = 13
 )
 
 // groupings are how rows are counted, in SQL: from which table, and by which columns or other values.
@@ -46,21 +47,23 @@ var groupings = map[uint8]struct{ from, queue, jobSet, hour, about, policy, rule
 	jobsOfQueue:            {Jobs.Name, "queue", none, "0", none, none, none, "0", "state", ""},
 	waitingOfQueue:         {Jobs.Name, "queue", none, "0", none, none, none, "0", "0", " AND retry_after > 0"},
 	undecided:              {NotDecided.Name, "queue", none, "0", none, none, none, "0", "reason", ""},
+	nodesByDay:             {Decisions.Name, none, none, inDay, onNode, none, none, "0", effect, " AND acted"},
 	jobsOfSet:              {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "state", ""},
 	waitingOfSet:           {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "0", " AND retry_after > 0"},
 	nodesByHour:            {Decisions.Name, none, none, inHour, onNode, none, none, "0", effect, " AND acted"},
-	nodesOfQueueByDay:      {Decisions.Name, "queue", none, "time / 86400000000000 * 24", onNode, none, none, "0", effect, " AND acted"},
+	nodesOfQueueByDay:      {Decisions.Name, "queue", none, inDay, onNode, none, none, "0", effect, " AND acted"},
 }
 
 // byRun are the groupings by what a run may still change. Counts of nothing are deleted of those in passing.
 var (
-	byRun   = []uint8{decisionsByHour, decisionsOfQueueByHour, decisionsOfQueue, decisionsOfSet, nodesByHour, nodesOfQueueByDay}
-	passing = []uint8{decisionsOfSet, jobsOfSet, waitingOfSet, nodesByHour, nodesOfQueueByDay}
+	byRun   = []uint8{decisionsByHour, decisionsOfQueueByHour, decisionsOfQueue, decisionsOfSet, nodesByDay, nodesByHour, nodesOfQueueByDay}
+	passing = []uint8{decisionsOfSet, jobsOfSet, waitingOfSet, nodesByDay, nodesByHour, nodesOfQueueByDay}
 )
 
 const (
 	none       = "''"
 	inHour     = "time / 3600000000000"
+	inDay      = "time / 86400000000000 * 24"
 	onNode     = "CASE WHEN octet_length(" + nodeKey + ") <= 250 THEN " + nodeKey + " ELSE '" + tooLong + "' END"
 	ofCategory = "CASE WHEN NOT acted THEN '' WHEN octet_length(" + categoryKey + ") <= 250 THEN " + categoryKey + " ELSE '" + tooLong + "' END"
 	tooLong    = "…" // in place of names of nodes and categories of more than 250 bytes
@@ -114,7 +117,9 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 		sums[k]++
 		if d.Acted {
 			sums[node]++
-			node.of, node.queue, node.hour = nodesOfQueueByDay, d.Queue, jobdb.DayOf(d.Time)*24
+			node.of, node.hour = nodesByDay, jobdb.DayOf(d.Time)*24
+			sums[node]++
+			node.of, node.queue = nodesOfQueueByDay, d.Queue
 			sums[node]++
 		}
 	}
@@ -300,7 +305,7 @@ func keptOf(c *jobdb.Criteria, by string) []keptIn {
 	case by == "node" && inQueues:
 		return []keptIn{{nodesOfQueueByDay, 24}}
 	case by == "node":
-		return []keptIn{{nodesOfQueueByDay, 24}, {nodesByHour, 1}}
+		return []keptIn{{nodesByDay, 24}, {nodesByHour, 1}}
 	case by == "set" || c.JobSet != "":
 		return []keptIn{{decisionsOfSet, 1}}
 	case c.Since == 0 && c.Until == 0:
