@@ -55,7 +55,7 @@ type Tx interface {
 	// Load returns the rows that exist.
 	Load(ctx context.Context, keys Keys) (*Found, error)
 	Pruning
-	// Write inserts or replaces rows.
+	// Write inserts or replaces rows. After an error, the transaction can only be rolled back.
 	Write(ctx context.Context, changes *Changes) error
 	// Commit moves the position by compare-and-set and ends the transaction. ErrMoved:
 	// nothing was written. After any other error it is unknown whether the transaction

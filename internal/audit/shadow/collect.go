@@ -9,7 +9,7 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 )
 
-// collector collects decisions in log order, then the jobs that they were made on.
+// collector collects decisions, then the jobs that they were made on.
 type collector struct {
 	Filter
 	queues map[string]*collected
@@ -97,6 +97,9 @@ func (c *collector) report() []*Queue {
 				q.Enforced = generation
 			}
 		}
+		slices.SortFunc(q.Runs, func(a, b *Run) int {
+			return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Decision.Number, b.Decision.Number))
+		})
 		q.countJobs(c.byJob)
 		q.Rules = rulesOf(q.Runs)
 		all = append(all, &q.Queue)

@@ -23,7 +23,7 @@ func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 		if f.Queue != "" && f.Queue != queue {
 			continue
 		}
-		if _, err := q.DecisionList(&jobdb.Criteria{Queue: queue}, jobdb.Page{Sort: "log"}, func(d *jobdb.Decision) error {
+		if _, err := q.DecisionList(&jobdb.Criteria{Queue: queue}, jobdb.Page{Sort: "time"}, func(d *jobdb.Decision) error {
 			c.decision(d)
 			return nil
 		}); err != nil {
@@ -31,7 +31,7 @@ func Read(q jobdb.Queries, f Filter) ([]*Queue, error) {
 		}
 	}
 	for _, queue := range c.sorted() {
-		_, err := q.JobList(&jobdb.Criteria{Queue: queue.Name}, jobdb.Page{}, func(j *jobdb.Job) error {
+		_, err := q.JobList(&jobdb.Criteria{Queue: queue.Name}, jobdb.Page{Sort: "submitted"}, func(j *jobdb.Job) error {
 			c.job(j)
 			return nil
 		})

@@ -40,19 +40,27 @@ func TestMigrateLists(t *testing.T) {
 	if _, err := old.Exec(ctx, insert(&oldJobs, columns), args(columns)...); err != nil {
 		t.Fatal(err)
 	}
+	var runs []*jobdb.Run
 	var decisions []*jobdb.Decision
 	for i := range 3 {
 		d := &jobdb.Decision{Where: jobdb.Where{Partition: i}, Acted: true}
-		d.Queue, d.Policy, d.Time, d.Requeue = "q", "p", 1e18+int64(i), i == 1
+		d.JobID, d.RunID, d.Queue, d.Policy, d.Time, d.Requeue = fmt.Sprint(i), "run", "q", "p", 1e18+int64(i), i == 1
 		decisions = append(decisions, d)
+		runs = append(runs, &jobdb.Run{Partition: i, JobID: fmt.Sprint(i), RunID: "run", Node: "leased", Error: jobdb.RunError{Node: fmt.Sprint("node", i), Category: []string{"oom", "", "oom"}[i]}})
+	}
+	columns, _ = arrays(&table.Runs, runs, limit)
+	if _, err := old.Exec(ctx, insert(&table.Runs, columns), args(columns)...); err != nil {
+		t.Fatal(err)
 	}
 	then := without(table.Decisions, 1) // budget came later
 	columns, _ = arrays(&then, decisions, limit)
 	if _, err := old.Exec(ctx, insert(&then, columns), args(columns)...); err != nil {
 		t.Fatal(err)
 	}
-	const last = 18 // before counts; what was pruned before it is still in the counts of hours
-	for _, query := range append(slices.Clone(migrations[before:last]), fmt.Sprintf("UPDATE refloat_schema SET version = %d", last), "DELETE FROM refloat_decisions WHERE partition = 2") {
+	const counts, last = 18, 20 // what was pruned before counts is still in the counts of hours; and before all rows were counted again
+	for _, query := range slices.Concat(migrations[before:counts], []string{"DELETE FROM refloat_decisions WHERE partition = 2"}, migrations[counts:last], []string{
+		"UPDATE refloat_counts SET n = 7", "INSERT INTO refloat_counts VALUES (8, '', '', 'oom', 277752, 'p', '', 0, 4, 0, 1, 1)", fmt.Sprintf("UPDATE refloat_schema SET version = %d", last),
+	}) {
 		if _, err := old.Exec(ctx, query); err != nil {
 			t.Fatal(err)
 		}
@@ -81,6 +89,13 @@ func TestMigrateLists(t *testing.T) {
 		counts, err := q.CountDecisions(&jobdb.Criteria{Queue: "q"})
 		if want := []jobdb.DecisionCount{{Requeue: true, Acted: true, Policy: "p", Count: 1}, {Acted: true, Policy: "p", Count: 1}}; err != nil || !slices.Equal(counts, want) {
 			t.Errorf("the old decisions that were not pruned: %+v, want %+v: %v", counts, want, err)
+		}
+		for by, want := range map[string][]jobdb.Top{
+			"node": {{Key: "node1", Retries: 1}, {Key: "node0", Failures: 1}}, "category": {{Key: "", Retries: 1}, {Key: "oom", Failures: 1}},
+		} {
+			if top, err := q.Top(by, &jobdb.Criteria{}, 0, false); err != nil || !slices.Equal(top, want) {
+				t.Errorf("the old decisions by %s: %+v, want %+v: %v", by, top, want, err)
+			}
 		}
 		for partition := range 3 {
 			rows, err := q.Contents(partition)

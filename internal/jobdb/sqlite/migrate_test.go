@@ -110,7 +110,7 @@ func TestMigrateLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &jobdb.Decision{Where: jobdb.Where{Partition: i}, Acted: true}
-		d.Queue, d.Policy, d.Time, d.Requeue = "q", "p", 1e18+int64(i), i == 1
+		d.JobID, d.RunID, d.Queue, d.Policy, d.Time, d.Requeue = fmt.Sprint(i), "run", "q", "p", 1e18+int64(i), i == 1
 		args = table.Decisions.Fields(d, nil)
 		for i := range args {
 			args[i] = table.Plain(args[i])
@@ -121,8 +121,20 @@ func TestMigrateLists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const last = 15 // before counts; what was pruned before it is still in the counts of hours
-	for _, query := range append(slices.Clone(migrations[10:last]), fmt.Sprintf("UPDATE refloat_schema SET version = %d", last), "DELETE FROM decisions WHERE partition = 2") {
+	for i := range 3 {
+		r := &jobdb.Run{Partition: i, JobID: fmt.Sprint(i), RunID: "run", Node: "leased", Error: jobdb.RunError{Node: fmt.Sprint("node", i), Category: []string{"oom", "", "oom"}[i]}}
+		args := table.Runs.Fields(r, nil)
+		for i := range args {
+			args[i] = table.Plain(args[i])
+		}
+		if _, err := old.Exec(insert(&table.Runs, 1), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const before, last = 15, 17 // counts; what was pruned before is still in the counts of hours; and before all rows were counted again
+	for _, query := range slices.Concat(migrations[10:before], []string{"DELETE FROM decisions WHERE partition = 2"}, migrations[before:last], []string{
+		"UPDATE counts SET n = 7", "INSERT INTO counts VALUES (8, '', '', 277752, 'oom', 'p', '', 0, 4, 0, 1, 1)", fmt.Sprintf("UPDATE refloat_schema SET version = %d", last),
+	}) {
 		if _, err := old.Exec(query); err != nil {
 			t.Fatal(err)
 		}
@@ -151,6 +163,13 @@ func TestMigrateLists(t *testing.T) {
 		counts, err := q.CountDecisions(&jobdb.Criteria{Queue: "q"})
 		if want := []jobdb.DecisionCount{{Requeue: true, Acted: true, Policy: "p", Count: 1}, {Acted: true, Policy: "p", Count: 1}}; err != nil || !slices.Equal(counts, want) {
 			t.Errorf("the old decisions that were not pruned: %+v, want %+v: %v", counts, want, err)
+		}
+		for by, want := range map[string][]jobdb.Top{
+			"node": {{Key: "node1", Retries: 1}, {Key: "node0", Failures: 1}}, "category": {{Key: "", Retries: 1}, {Key: "oom", Failures: 1}},
+		} {
+			if top, err := q.Top(by, &jobdb.Criteria{}, 0, false); err != nil || !slices.Equal(top, want) {
+				t.Errorf("the old decisions by %s: %+v, want %+v: %v", by, top, want, err)
+			}
 		}
 		for partition := range 3 {
 			rows, err := q.Contents(partition)

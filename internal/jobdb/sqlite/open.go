@@ -60,6 +60,9 @@ func Open(ctx context.Context, path string, opt Options) (*DB, error) {
 	if d.conn, err = db.Conn(ctx); err == nil {
 		err = d.prepare(ctx)
 	}
+	if err == nil { // what a statement changes is copied first, to a file if it is more than 64 KiB; migrations may need that
+		_, err = d.conn.ExecContext(ctx, "PRAGMA temp_store = MEMORY")
+	}
 	if err != nil {
 		return nil, errors.Join(classify(path, err), d.Close())
 	}

@@ -7,10 +7,15 @@ import (
 	"github.com/refloat/refloat/internal/jobdb/table"
 )
 
-// insert returns the statement that writes n rows.
+// insert returns the statement that writes n rows. If one that replaces none fails, some may stay: the transaction is to be rolled back. So
+// SQLite need not copy what it changes.
 func insert[T any](t *table.Of[T], n int) string {
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ") + ")"
-	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(t.Columns, ", "),
+	or := ""
+	if len(t.Key) == 0 {
+		or = "OR FAIL "
+	}
+	return fmt.Sprintf("INSERT %sINTO %s (%s) VALUES %s%s", or, t.Name, strings.Join(t.Columns, ", "),
 		strings.TrimSuffix(strings.Repeat(row+", ", n), ", "), t.Replace(t.Name))
 }
 

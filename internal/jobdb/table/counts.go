@@ -22,59 +22,60 @@ type CountRow struct {
 	n, pruned                   int64 // rows that are there, and that were
 }
 
-// The groupings of kept counts. Their numbers are stored: never change one. Decisions of nodes and categories had an effect.
+// The groupings of kept counts. Their numbers are stored: never change one.
 const (
-	decisionsByHour        uint8 = iota // kind is the effect, as of all decisions
-	decisionsOfQueueByHour              // also by queue
-	decisionsOfQueue                    // of all times
-	decisionsOfSet                      // by hour
-	jobsOfQueue                         // kind is the state
-	waitingOfQueue                      // jobs with a pending retry
-	undecided                           // of a queue; kind is the reason
-	nodesByDay                          // hour is the first of the day
-	categoriesByDay
-	jobsOfSet
-	waitingOfSet
-	nodesByHour
-	categoriesByHour
-	nodesOfQueueByDay
-	categoriesOfQueueByDay
+	decisionsByHour        = 0  // kind is the effect, about the category if there was one
+	decisionsOfQueueByHour = 1  // also by queue
+	decisionsOfQueue       = 2  // of all times
+	decisionsOfSet         = 3  // by hour
+	jobsOfQueue            = 4  // kind is the state
+	waitingOfQueue         = 5  // jobs with a pending retry
+	undecided              = 6  // of a queue; kind is the reason
+	nodesByDay             = 7  // decisions that had an effect; hour is the first of the day, kind the effect, about the node
+	jobsOfSet              = 9  // of a job set
+	waitingOfSet           = 10 // of a job set
+	nodesByHour            = 11
+	nodesOfQueueByDay      = 13
 )
 
 // groupings are how rows are counted, in SQL: from which table, and by which columns or other values.
-var groupings = []struct{ from, queue, jobSet, hour, about, policy, rule, code, kind, where string }{
-	decisionsByHour:        {Decisions.Name, none, none, inHour, none, "policy", "rule", "code", effect, ""},
-	decisionsOfQueueByHour: {Decisions.Name, "queue", none, inHour, none, "policy", "rule", "code", effect, ""},
-	decisionsOfQueue:       {Decisions.Name, "queue", none, "0", none, "policy", "rule", "code", effect, ""},
-	decisionsOfSet:         {Decisions.Name, "queue", "job_set", inHour, none, "policy", "rule", "code", effect, ""},
+var groupings = map[uint8]struct{ from, queue, jobSet, hour, about, policy, rule, code, kind, where string }{
+	decisionsByHour:        {Decisions.Name, none, none, inHour, ofCategory, "policy", "rule", "code", effect, ""},
+	decisionsOfQueueByHour: {Decisions.Name, "queue", none, inHour, ofCategory, "policy", "rule", "code", effect, ""},
+	decisionsOfQueue:       {Decisions.Name, "queue", none, "0", ofCategory, "policy", "rule", "code", effect, ""},
+	decisionsOfSet:         {Decisions.Name, "queue", "job_set", inHour, ofCategory, "policy", "rule", "code", effect, ""},
 	jobsOfQueue:            {Jobs.Name, "queue", none, "0", none, none, none, "0", "state", ""},
 	waitingOfQueue:         {Jobs.Name, "queue", none, "0", none, none, none, "0", "0", " AND retry_after > 0"},
 	undecided:              {NotDecided.Name, "queue", none, "0", none, none, none, "0", "reason", ""},
-	nodesByDay:             {Decisions.Name, none, none, inDay, nodeKey, none, none, "0", effect, onNode},
-	categoriesByDay:        {Decisions.Name, none, none, inDay, categoryKey, "policy", "rule", "code", effect, inCategory},
+	nodesByDay:             {Decisions.Name, none, none, inDay, onNode, none, none, "0", effect, " AND acted"},
 	jobsOfSet:              {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "state", ""},
 	waitingOfSet:           {Jobs.Name, "queue", "job_set", "0", none, none, none, "0", "0", " AND retry_after > 0"},
-	nodesByHour:            {Decisions.Name, none, none, inHour, nodeKey, none, none, "0", effect, onNode},
-	categoriesByHour:       {Decisions.Name, none, none, inHour, categoryKey, "policy", "rule", "code", effect, inCategory},
-	nodesOfQueueByDay:      {Decisions.Name, "queue", none, inDay, nodeKey, none, none, "0", effect, onNode},
-	categoriesOfQueueByDay: {Decisions.Name, "queue", none, inDay, categoryKey, "policy", "rule", "code", effect, inCategory},
+	nodesByHour:            {Decisions.Name, none, none, inHour, onNode, none, none, "0", effect, " AND acted"},
+	nodesOfQueueByDay:      {Decisions.Name, "queue", none, inDay, onNode, none, none, "0", effect, " AND acted"},
 }
 
-// byRun are the groupings by what a run may still change, passing those of what goes by: their counts of nothing are deleted.
+// byRun are the groupings by what a run may still change. Counts of nothing are deleted of those in passing.
 var (
-	byRun   = []uint8{nodesByDay, categoriesByDay, nodesByHour, categoriesByHour, nodesOfQueueByDay, categoriesOfQueueByDay}
-	passing = append([]uint8{decisionsOfSet, jobsOfSet, waitingOfSet}, byRun...)
+	byRun   = []uint8{decisionsByHour, decisionsOfQueueByHour, decisionsOfQueue, decisionsOfSet, nodesByDay, nodesByHour, nodesOfQueueByDay}
+	passing = []uint8{decisionsOfSet, jobsOfSet, waitingOfSet, nodesByDay, nodesByHour, nodesOfQueueByDay}
 )
 
 const (
 	none       = "''"
 	inHour     = "time / 3600000000000"
 	inDay      = "time / 86400000000000 * 24"
-	onNode     = " AND acted AND octet_length(" + nodeKey + ") <= 250"
-	inCategory = " AND acted AND octet_length(" + categoryKey + ") <= 250"
-	// longestName is the longest name of a node or category that is counted, in bytes: decisions of longer ones are in no count of these.
-	longestName = 250
+	onNode     = "CASE WHEN octet_length(" + nodeKey + ") <= 250 THEN " + nodeKey + " ELSE '" + tooLong + "' END"
+	ofCategory = "CASE WHEN NOT acted THEN '' WHEN octet_length(" + categoryKey + ") <= 250 THEN " + categoryKey + " ELSE '" + tooLong + "' END"
+	tooLong    = "…" // in place of names of nodes and categories of more than 250 bytes
 )
+
+// named is how a node or category is counted.
+func named(name string) string {
+	if len(name) > 250 {
+		return tooLong
+	}
+	return name
+}
 
 // effect is what effectOf numbers.
 const effect = "CASE WHEN requeue THEN 1 ELSE 0 END + CASE WHEN shadow THEN 2 ELSE 0 END + CASE WHEN acted THEN 4 ELSE 0 END"
@@ -108,50 +109,25 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 	sums := map[CountRow]int64{}
 	runs := decidedRuns(c)
 	for _, d := range c.Decisions {
-		hour := jobdb.HourOf(d.Time)
-		k := CountRow{partition: d.Partition, policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted), hour: hour}
-		sums[k]++
-		k.of, k.queue = decisionsOfQueueByHour, d.Queue
-		sums[k]++
-		k.of, k.hour = decisionsOfQueue, 0
-		sums[k]++
-		k.of, k.hour, k.jobSet = decisionsOfSet, hour, d.JobSet
-		sums[k]++
-		if !d.Acted {
-			continue
+		k := CountRow{of: decisionsOfSet, partition: d.Partition, queue: d.Queue, jobSet: d.JobSet, hour: jobdb.HourOf(d.Time), policy: d.Policy, rule: d.Rule, code: uint8(d.Code), kind: effectOf(d.Requeue, d.Shadow, d.Acted)}
+		node := CountRow{of: nodesByHour, partition: d.Partition, hour: k.hour, kind: k.kind}
+		if r := runs[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}]; r != nil && d.Acted {
+			k.about, node.about = named(r.Error.Category), named(cmp.Or(r.Error.Node, r.Node))
 		}
-		var node, category string
-		if r := runs[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}]; r != nil {
-			node, category = cmp.Or(r.Error.Node, r.Node), r.Error.Category
-		}
-		k.jobSet = ""
-		for _, of := range byRun {
-			k := k
-			k.of, k.about = of, category
-			switch of {
-			case nodesByDay, nodesByHour, nodesOfQueueByDay:
-				k.about, k.policy, k.rule, k.code = node, "", "", 0
-			}
-			if of != nodesByHour && of != categoriesByHour {
-				k.hour = jobdb.DayOf(d.Time) * 24
-			}
-			if of < nodesOfQueueByDay {
-				k.queue = ""
-			}
-			if len(k.about) <= longestName {
-				sums[k]++
-			}
+		sums[k]++
+		if d.Acted {
+			sums[node]++
+			node.of, node.hour = nodesByDay, jobdb.DayOf(d.Time)*24
+			sums[node]++
+			node.of, node.queue = nodesOfQueueByDay, d.Queue
+			sums[node]++
 		}
 	}
 	count := func(j *jobdb.CountedJob, n int64) {
-		k := CountRow{of: jobsOfQueue, partition: j.Partition, queue: j.Queue, kind: uint8(j.State)}
-		sums[k] += n
-		k.of, k.jobSet = jobsOfSet, j.JobSet
+		k := CountRow{of: jobsOfSet, partition: j.Partition, queue: j.Queue, jobSet: j.JobSet, kind: uint8(j.State)}
 		sums[k] += n
 		if j.Waiting {
 			k.of, k.kind = waitingOfSet, 0
-			sums[k] += n
-			k.of, k.jobSet = waitingOfQueue, ""
 			sums[k] += n
 		}
 	}
@@ -164,6 +140,21 @@ func CountsOf(c *jobdb.Changes) []*CountRow {
 	}
 	for _, n := range c.NotDecided {
 		sums[CountRow{of: undecided, partition: n.Partition, queue: n.Queue, kind: uint8(n.Reason)}]++
+	}
+	for k, n := range sums { // the coarser groupings
+		hour := k.hour
+		switch k.jobSet = ""; k.of {
+		case decisionsOfSet:
+			k.of = decisionsOfQueueByHour
+			sums[k] += n
+			k.of, k.hour = decisionsOfQueue, 0
+			sums[k] += n
+			k.of, k.hour, k.queue = decisionsByHour, hour, ""
+			sums[k] += n
+		case jobsOfSet, waitingOfSet:
+			k.of -= jobsOfSet - jobsOfQueue
+			sums[k] += n
+		}
 	}
 	rows := make([]*CountRow, 0, len(sums))
 	for k, n := range sums {
@@ -198,7 +189,7 @@ func (c *CountRow) compare(o *CountRow) int {
 // Uncounted returns the statements that take the rows of jobs, which are about to be deleted, out of kept counts: for the tables
 // with this prefix. ofJobs is the condition that selects the rows of the jobs, in every statement.
 func Uncounted(prefix, ofJobs string) (statements []string) {
-	for of := range groupings {
+	for _, of := range slices.Sorted(maps.Keys(groupings)) {
 		statements = append(statements, counted(prefix, of, "-count(*), count(*)", ofJobs))
 	}
 	for _, of := range passing {
@@ -213,13 +204,23 @@ func Uncounted(prefix, ofJobs string) (statements []string) {
 // sign, or put them in. ofRun is the condition that selects them.
 func Recounted(prefix, sign, ofRun string) (statements []string) {
 	for _, of := range byRun {
-		statements = append(statements, counted(prefix, int(of), sign+"count(*), 0", ofRun))
+		statements = append(statements, counted(prefix, of, sign+"count(*), 0", ofRun))
 	}
 	return statements
 }
 
+// Recount returns the statements with which a migration ends that changes what is counted, and only the last of them: it counts all
+// rows again. What was pruned stays, where there still are such counts.
+func Recount(prefix string) string {
+	all := []string{inTables(prefix, "UPDATE {counts} SET n = 0")}
+	for _, of := range slices.Sorted(maps.Keys(groupings)) {
+		all = append(all, counted(prefix, of, "count(*), 0", "true"))
+	}
+	return strings.Join(append(all, inTables(prefix, "DELETE FROM {counts} WHERE n = 0 AND (pruned = 0 OR of > 1)")), ";\n")
+}
+
 // counted returns the statement that adds rows to the counts of one grouping.
-func counted(prefix string, of int, n, where string) string {
+func counted(prefix string, of uint8, n, where string) string {
 	g := groupings[of]
 	key := strings.Join([]string{fmt.Sprint(of), g.queue, g.jobSet, g.hour, g.about, g.policy, g.rule, g.code, g.kind, "partition"}, ", ")
 	s := fmt.Sprintf("INSERT INTO {counts} (%s) SELECT %s, %s FROM {%s} AS %[4]s WHERE %s%s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10", strings.Join(Counts.Columns, ", "), key, n, g.from, where, g.where)
@@ -299,16 +300,12 @@ func keptOf(c *jobdb.Criteria, by string) []keptIn {
 	kept.Queue, kept.Queues, kept.JobSet, kept.Policy, kept.Rule, kept.Codes, kept.Since, kept.Until = "", nil, "", "", "", nil, 0, 0
 	inQueues, inRule := c.Queue != "" || len(c.Queues) > 0, c.Policy != "" || c.Rule != "" || len(c.Codes) > 0
 	switch {
-	case !kept.Empty(), (by == "node" || by == "category") && c.JobSet != "", by == "node" && inRule:
+	case !kept.Empty(), by == "node" && (c.JobSet != "" || inRule):
 		return nil
 	case by == "node" && inQueues:
 		return []keptIn{{nodesOfQueueByDay, 24}}
 	case by == "node":
 		return []keptIn{{nodesByDay, 24}, {nodesByHour, 1}}
-	case by == "category" && inQueues:
-		return []keptIn{{categoriesOfQueueByDay, 24}}
-	case by == "category":
-		return []keptIn{{categoriesByDay, 24}, {categoriesByHour, 1}}
 	case by == "set" || c.JobSet != "":
 		return []keptIn{{decisionsOfSet, 1}}
 	case c.Since == 0 && c.Until == 0:
@@ -348,7 +345,7 @@ func whole(c *jobdb.Criteria, hours int64) (from, to int64, edges []jobdb.Criter
 
 // Hours implements [jobdb.Queries].
 func (q Queries) Hours(f jobdb.HourFilter) (counts []jobdb.HourCount, err error) {
-	of := decisionsByHour
+	of := uint8(decisionsByHour)
 	if f.Queue != "" {
 		of = decisionsOfQueueByHour
 	}

@@ -45,7 +45,7 @@ func (q Queries) CountJobs(c *jobdb.Criteria) (n uint64, err error) {
 	kept := *c
 	kept.Queue, kept.Queues, kept.JobSet, kept.States, kept.Waiting = "", nil, "", nil, false
 	if kept.Empty() && (len(c.States) == 0 || !c.Waiting) {
-		grouping := jobsOfQueue
+		grouping := uint8(jobsOfQueue)
 		switch {
 		case c.Waiting && c.JobSet != "":
 			grouping = waitingOfSet
