@@ -267,13 +267,13 @@ func openReader(ctx context.Context, path string, q url.Values) (*Reader, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := readable(ctx, db); err != nil {
+	if err := readable(ctx, db, path); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &Reader{path: path, db: db}, nil
 }
 
-func readable(ctx context.Context, db *sql.DB) (err error) {
+func readable(ctx context.Context, db *sql.DB, path string) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -289,7 +289,11 @@ func readable(ctx context.Context, db *sql.DB) (err error) {
 	case version < len(migrations):
 		return fmt.Errorf("%w: version %d of %d: start an ingester or `refloatctl up` on it to migrate it", jobdb.ErrOlder, version, len(migrations))
 	}
-	return checksummed(ctx, conn)
+	err = checksummed(ctx, conn)
+	if on, headerErr := checksumsInFile(path); err != nil && headerErr == nil && on { // the connection read the header before it was there
+		return fmt.Errorf("%w: the file is being created: open it again", jobdb.ErrAbsent)
+	}
+	return err
 }
 
 // Close closes the database.
