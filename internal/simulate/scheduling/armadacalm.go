@@ -1,11 +1,14 @@
 package scheduling
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // calmAsArmada is calmCycle as Armada does it. Why that is enough:
 //
-//   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. So the turns of running
-//     gangs are known beforehand. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
+//   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. Along them levels fall
+//     and sums grow, so each gang's turn is its key. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
 //   - A queued gang is selected in its turn, the largest key of its queue up to itself, those left out that were passed over because
 //     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order.
 //   - A job finds a node with others in the way exactly if it fits into what is available at its level, where evicted jobs whose turn is later count
@@ -21,6 +24,8 @@ func (s *Scheduler) calmAsArmada() bool {
 	c.armada.second = false
 	c.armada.beginPass()
 	o.grow()
+	o.distinct = o.distinct[:0]
+	copy(o.running, c.amounts.placed)
 	for q := range int32(len(c.queues)) {
 		if p := &o.queues[q]; !p.known {
 			o.inspectAsArmada(q)
@@ -42,12 +47,16 @@ func (s *Scheduler) calmAsArmada() bool {
 		switch {
 		case same:
 			c.fail(gang)
+		case o.follows(g):
+			o.tried[g] = o.era
+			c.fail(gang)
 		case c.findsFreeAsArmada(gang):
 			s.last.started = append(s.last.started, gang.members...)
 		case o.mayDisplace(g):
 			s.startOver()
 			return false
 		default:
+			o.leads(g)
 			o.tried[g] = o.era
 			c.fail(gang)
 		}
@@ -56,29 +65,16 @@ func (s *Scheduler) calmAsArmada() bool {
 	}
 }
 
-// inspectAsArmada finds the turns of a queue's gangs that run.
+// inspectAsArmada finds the turn of a queue's last gang that runs.
 func (o *outlook) inspectAsArmada(q int32) {
-	c, p := o.c, &o.queues[q]
-	p.known, p.last, p.returned = true, none, key{level: int32(c.levels)} // before all others
-	copy(o.sum, c.of(c.amounts.placed, q))
-	for i, g := range c.queues[q].gangs {
-		if !c.gangs[g].running {
-			break
-		}
-		p.last = i
+	c, p, gangs := o.c, &o.queues[q], o.c.queues[q].gangs
+	p.known, p.returned = true, key{level: int32(c.levels)} // before all others
+	p.last = sort.Search(len(gangs), func(i int) bool { return !c.gangs[gangs[i]].running }) - 1
+	for _, g := range slices.Backward(gangs[:p.last+1]) {
 		if !c.keeps(g) {
-			o.add(o.sum, g, -1)
+			p.returned = c.keyOf(fractionOf(c.of(o.running, q), c.total, c.queues[q].factor), &c.gangs[g])
+			return
 		}
-	}
-	for i, g := range c.queues[q].gangs[:p.last+1] {
-		if c.keeps(g) {
-			continue
-		}
-		o.add(o.sum, g, 1)
-		if own := c.keyOf(fractionOf(o.sum, c.total, c.queues[q].factor), &c.gangs[g]); own.compare(p.returned) > 0 {
-			p.returned = own
-		}
-		o.turns[g], o.places[g] = p.returned, int32(i)
 	}
 }
 
