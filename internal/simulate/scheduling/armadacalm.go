@@ -27,10 +27,11 @@ func (s *Scheduler) calmAsArmada() bool {
 	o.distinct = o.distinct[:0]
 	copy(o.running, c.amounts.placed)
 	for q := range int32(len(c.queues)) {
-		if p := &o.queues[q]; !p.known {
+		p := &o.queues[q]
+		if !p.known {
 			o.inspectAsArmada(q)
 		}
-		c.queues[q].next, o.queues[q].turn = o.queues[q].last+1, o.queues[q].returned
+		c.queues[q].next, p.turn, p.failed = p.last+1, p.returned, none
 		o.advance(q)
 	}
 	for {
@@ -45,20 +46,17 @@ func (s *Scheduler) calmAsArmada() bool {
 		o.turns[g], o.places[g] = p.turn, int32(at)
 		c.mark()
 		switch {
-		case same:
-			c.fail(gang)
-		case o.follows(g):
-			o.tried[g] = o.era
-			c.fail(gang)
+		case same || o.follows(g):
+			o.fail(g)
 		case c.findsFreeAsArmada(gang):
 			s.last.started = append(s.last.started, gang.members...)
+			p.failed = none
 		case o.mayDisplace(g):
 			s.startOver()
 			return false
 		default:
 			o.leads(g)
-			o.tried[g] = o.era
-			c.fail(gang)
+			o.fail(g)
 		}
 		c.queues[q].next++
 		o.advance(q)
@@ -78,14 +76,42 @@ func (o *outlook) inspectAsArmada(q int32) {
 	}
 }
 
-// advance finds the next gang of a queue, and its turn.
+// advance finds the next gang of a queue, and its turn. It passes over gangs like one that has just changed nothing: they have the same key.
 func (o *outlook) advance(q int32) {
-	if o.c.firstGangFromJobs(q) == none {
+	c, p := o.c, &o.queues[q]
+	g := c.firstGangFromJobs(q)
+	for ; g != none && p.failed != none && c.alike(p.failed, g); g = c.firstGangFromJobs(q) {
+		c.queues[q].next++
+	}
+	if g == none {
 		return
 	}
-	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {
-		o.queues[q].turn = own
+	if own := c.line.key(q); own.compare(p.turn) > 0 {
+		p.turn = own
 	}
+}
+
+// fail notes that a gang changes nothing in its turn.
+func (o *outlook) fail(g int32) {
+	gang := &o.c.gangs[g]
+	o.tried[g] = o.era
+	if o.c.fail(gang); len(gang.members) > 1 {
+		o.queues[gang.queue].failed = g
+	}
+}
+
+// alike says whether two gangs of several jobs have the same level, and request the same on equal terms.
+func (c *cycle) alike(a, b int32) bool {
+	g, h := &c.gangs[a], &c.gangs[b]
+	if len(g.members) != len(h.members) || c.jobs[g.members[0]].level != c.jobs[h.members[0]].level || g.need != h.need || g.label != h.label {
+		return false
+	}
+	for i, j := range g.members {
+		if !slices.Equal(c.request(j), c.request(h.members[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // soonest is the queue whose next gang comes first; none if there are no more.

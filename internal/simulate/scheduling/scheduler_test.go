@@ -443,6 +443,37 @@ func TestTriedAgain(t *testing.T) {
 	}
 }
 
+// TestAlikeGangs: the gang of a1 finds nothing, and a2 starts. So a4, behind a gang like the first one, comes later than b2, which gets what is left.
+func TestAlikeGangs(t *testing.T) {
+	t.Parallel()
+	of := config()
+	of.LikeArmada = true
+	s, err := NewScheduler(of, []Queue{{Name: "a", PriorityFactor: 1000}, {Name: "b", PriorityFactor: 1000}}, []Node{{Name: "n0", Total: cpu(4)}, {Name: "n1", Total: cpu(39)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, other := Gang{ID: "first", Cardinality: 2}, Gang{ID: "other", Cardinality: 2}
+	for _, step := range []struct {
+		jobs []Job
+		want string
+	}{
+		{[]Job{{ID: "b1", Request: cpu(39)}}, "[b1]"},
+		{[]Job{
+			{ID: "a1", Request: cpu(20), Gang: first}, {ID: "a1x", Request: cpu(20), Gang: first}, {ID: "a2", Request: cpu(2)},
+			{ID: "a3", Request: cpu(20), Gang: other}, {ID: "a3x", Request: cpu(20), Gang: other}, {ID: "a4", Request: cpu(2)}, {ID: "b2", Request: cpu(2)},
+		}, "[a2 b2]"},
+	} {
+		for _, j := range step.jobs {
+			if err := s.Queue(j.ID[:1], j); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := s.Cycle(noon); err != nil || fmt.Sprint(r.Scheduled) != step.want {
+			t.Errorf("scheduled %v, %v, want %s", r.Scheduled, err, step.want)
+		}
+	}
+}
+
 // TestSchedulerRejects: what Schedule would reject is an error, and changes nothing.
 func TestSchedulerRejects(t *testing.T) {
 	t.Parallel()

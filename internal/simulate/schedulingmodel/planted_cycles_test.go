@@ -129,13 +129,16 @@ func plantedInScheduler() []bug {
 			"calm.go", " || before.need > gang.need || before.label != gang.label {", " || before.label != gang.label {",
 		}}},
 		{"a job follows one that avoids nodes", []patch{{
-			"calm.go", " && (len(gang.members) > 1 || len(o.c.jobs[gang.members[0]].AvoidedNodes) == 0) {", " {",
+			"calm.go", " && (len(gang.members) > 1 || len(o.c.jobs[gang.members[0]].AvoidedNodes) == 0) {", " && len(gang.members) > 0 {",
 		}}},
 		{"like Armada, a gang follows a less urgent one", []patch{{
 			"calm.go", "		if o.level(d) < o.level(g) || ", "		if ",
 		}}},
-		{"like Armada, all running gangs of a queue have the turn of its last one", []patch{{
-			"calm.go", "				o.add(o.sum, other, -1)\n", "",
+		{"like Armada, gangs are passed over although one of their queue was scheduled", []patch{{
+			"armadacalm.go", "			p.failed = none\n", "",
+		}}},
+		{"like Armada, a gang returns before it counts", []patch{{
+			"calm.go", "			if c.likeArmada { // see calmAsArmada\n", "			if c.likeArmada { // see calmAsArmada\n				o.add(o.sum, other, -1)\n",
 		}}},
 		{"a job follows one that requests more", []patch{{
 			"calm.go", "			more = more && atLeast(c.request(j), c.request(before.members[i]))", "			more = more && (atLeast(c.request(j), c.request(before.members[i])) || len(gang.members) > 1)",
@@ -153,7 +156,7 @@ func plantedInScheduler() []bug {
 			"scheduler.go", "	if len(all) > 0 {\n		s.outlook.era++\n	}\n", "",
 		}}},
 		{"like Armada, a queue's turn is the key of the gang alone", []patch{{
-			"armadacalm.go", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {\n", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) != 0 {\n",
+			"armadacalm.go", "	if own := c.line.key(q); own.compare(p.turn) > 0 {\n", "	if own := c.line.key(q); own.compare(p.turn) != 0 {\n",
 		}}},
 		{"like Armada, a job that cannot be evicted returns last", []patch{{
 			"armadacalm.go", "		if !c.keeps(g) {\n			p.returned =", "		if true {\n			p.returned =",
