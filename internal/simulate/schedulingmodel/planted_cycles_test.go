@@ -153,7 +153,7 @@ func plantedInScheduler() []bug {
 			"scheduler.go", "	s.outlook.era++\n	delete(s.byID, job.ID)\n", "	delete(s.byID, job.ID)\n",
 		}}},
 		{"what was tried before a cycle that scheduled is not tried again", []patch{{
-			"scheduler.go", "	if len(all) > 0 {\n		s.outlook.era++\n	}\n", "",
+			"scheduler.go", "preempted)\n	s.outlook.era++\n", "preempted)\n",
 		}}},
 		{"like Armada, a queue's turn is the key of the gang alone", []patch{{
 			"armadacalm.go", "	if own := c.line.key(q); own.compare(p.turn) > 0 {\n", "	if own := c.line.key(q); own.compare(p.turn) != 0 {\n",
