@@ -71,6 +71,7 @@ type job struct {
 	avoided     []string
 	node        *placed
 	started     time.Duration // its last run
+	fails       *Failure      // that of its last run; nil: it succeeds
 	first       time.Duration // its first one
 	waited      time.Duration // in all
 	since       time.Duration // when it began to wait

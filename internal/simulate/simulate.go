@@ -155,8 +155,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	})
 	for i := range o.Cluster.Faults {
 		if f := &o.Cluster.Faults[i]; f.Down {
-			s.add(due{at: f.At, what: faultBegins, fault: f})
-			s.add(due{at: f.At + f.For, what: faultEnds, fault: f})
+			s.add(due{at: f.At, what: faultBegins, of: int32(i)})
+			s.add(due{at: f.At + f.For, what: faultEnds})
 		}
 	}
 	s.findNodesUp()
@@ -223,15 +223,15 @@ func (s *sim) happens(d *due) {
 		s.arrival()
 		s.wake(s.now)
 	case ends:
-		if d.job.state == running && d.job.runs == int(d.run) {
-			s.end(d.job, d.fails)
+		if d.job.state == running && d.job.runs == int(d.of) {
+			s.end(d.job, d.job.fails)
 			s.wake(s.now)
 		}
 	case cancels:
 		s.cancel(d.job)
 		s.wake(s.now)
 	case faultBegins:
-		s.down(d.fault)
+		s.down(&s.o.Cluster.Faults[d.of])
 		s.findNodesUp()
 		s.wake(s.now)
 	case faultEnds:
@@ -479,9 +479,10 @@ func (s *sim) start(r *scheduling.Changes) {
 			if j.released {
 				j.released, s.guard.releases = false, append(s.guard.releases, s.now)
 			}
-			after, fails := s.runEnds(j)
-			j.pending = fails != nil && fails.Pending
-			s.add(due{at: s.now + after, what: ends, job: j, run: int32(j.runs), fails: fails})
+			var after time.Duration
+			after, j.fails = s.runEnds(j)
+			j.pending = j.fails != nil && j.fails.Pending
+			s.add(due{at: s.now + after, what: ends, job: j, of: int32(j.runs)})
 			s.count.started(j)
 			s.noticeStart(j)
 			w.leased(j)

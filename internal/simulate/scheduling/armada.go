@@ -353,25 +353,24 @@ func (c *cycle) leastAvailable(j int32, nodes []int32, level int32) int32 {
 		}
 		return none
 	}
-	available := func(n int32) []int64 {
-		if level == none {
-			return c.of(c.amounts.free, n)
-		}
-		return c.available(n, level)
+	vectors, levels, at := c.amounts.free, int32(1), int32(0)
+	if level != none {
+		vectors, levels, at = c.amounts.available, int32(c.levels), level
 	}
-	try := func(n int32) {
-		if c.finds(request, available(n)) && c.mayUse(n) && (best == none || slices.Compare(available(n), available(best)) < 0) {
-			best = n
-		}
-	}
+	count := len(c.nodes)
 	if nodes != nil {
-		for _, n := range nodes {
-			try(n)
-		}
-		return best
+		count = len(nodes)
 	}
-	for n := range int32(len(c.nodes)) {
-		try(n)
+	var least []int64
+	for i := range count {
+		n := int32(i)
+		if nodes != nil {
+			n = nodes[i]
+		}
+		available := c.of(vectors, n*levels+at)
+		if c.finds(request, available) && c.mayUse(n) && (best == none || slices.Compare(available, least) < 0) {
+			best, least = n, available
+		}
 	}
 	return best
 }
