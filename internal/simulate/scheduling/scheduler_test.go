@@ -453,16 +453,20 @@ func TestAlikeGangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, other := Gang{ID: "first", Cardinality: 2}, Gang{ID: "other", Cardinality: 2}
+	before := []Job{{ID: "b1", Request: cpu(39)}}
+	then := []Job{
+		{ID: "a1", Request: cpu(20), Gang: first},
+		{ID: "a1x", Request: cpu(20), Gang: first},
+		{ID: "a2", Request: cpu(2)},
+		{ID: "a3", Request: cpu(20), Gang: other},
+		{ID: "a3x", Request: cpu(20), Gang: other},
+		{ID: "a4", Request: cpu(2)},
+		{ID: "b2", Request: cpu(2)},
+	}
 	for _, step := range []struct {
 		jobs []Job
 		want string
-	}{
-		{[]Job{{ID: "b1", Request: cpu(39)}}, "[b1]"},
-		{[]Job{
-			{ID: "a1", Request: cpu(20), Gang: first}, {ID: "a1x", Request: cpu(20), Gang: first}, {ID: "a2", Request: cpu(2)},
-			{ID: "a3", Request: cpu(20), Gang: other}, {ID: "a3x", Request: cpu(20), Gang: other}, {ID: "a4", Request: cpu(2)}, {ID: "b2", Request: cpu(2)},
-		}, "[a2 b2]"},
-	} {
+	}{{before, "[b1]"}, {then, "[a2 b2]"}} {
 		for _, j := range step.jobs {
 			if err := s.Queue(j.ID[:1], j); err != nil {
 				t.Fatal(err)
