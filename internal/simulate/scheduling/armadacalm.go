@@ -10,7 +10,8 @@ import (
 //   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. Along them levels fall
 //     and sums grow, so each gang's turn is its key. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
 //   - A queued gang is selected in its turn, the largest key of its queue up to itself, those left out that were passed over because
-//     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order.
+//     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order,
+//     and the first one of a queue is found when its last running gang has returned.
 //   - A job finds a node with others in the way exactly if it fits into what is available at its level, where evicted jobs whose turn is later count
 //     for nobody (leastAvailable). That is what mayDisplace asks, as for calmCycle; it counts evicted jobs of higher levels, too, but these have returned.
 //     What a gang takes from evicted jobs and their siblings is within its bounds.
@@ -32,7 +33,9 @@ func (s *Scheduler) calmAsArmada() bool {
 			o.inspectAsArmada(q)
 		}
 		c.queues[q].next, p.turn, p.failed = p.last+1, p.returned, none
-		o.advance(q)
+		if p.returns = p.returned.level < int32(c.levels); !p.returns {
+			o.advance(q)
+		}
 	}
 	for {
 		q := o.soonest()
@@ -40,6 +43,11 @@ func (s *Scheduler) calmAsArmada() bool {
 			return true
 		}
 		p, at := &o.queues[q], c.queues[q].next
+		if p.returns { // only now it is known which of its queued gangs are passed over
+			p.returns = false
+			o.advance(q)
+			continue
+		}
 		g := c.queues[q].gangs[at]
 		gang := &c.gangs[g]
 		same := o.tried[g] == o.era && p.turn.compare(o.turns[g]) >= 0

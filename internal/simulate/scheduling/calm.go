@@ -59,6 +59,7 @@ type prospect struct {
 	last       int // the place of the last gang with nodes
 	returned   key // the turn of the last one that runs, and that of the gang that comes next: see calmAsArmada
 	turn       key
+	returns    bool  // its last gang that runs has not returned
 	failed     int32 // the last gang of several jobs that changed nothing, since when the queue has the same sum
 }
 

@@ -392,7 +392,11 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	t.Parallel()
 	n, first := sequences()
 	var seen seen
-	for seed := first; seed != first+uint64(n); seed++ {
+	seeds := []uint64{121111} // there a queued gang is known to be passed over only when the last running one of its queue has returned
+	for i := range uint64(n) {
+		seeds = append(seeds, first+i)
+	}
+	for _, seed := range seeds {
 		st := newStory(t, seed, &seen)
 		st.logf("seed %d, queues %+v, nodes %+v, config %+v", seed, st.in.queues, st.in.nodes, st.in.config)
 		for range 12 {

@@ -137,6 +137,9 @@ func plantedInScheduler() []bug {
 		{"like Armada, gangs are passed over although one of their queue was scheduled", []patch{{
 			"armadacalm.go", "			p.failed = none\n", "",
 		}}},
+		{"like Armada, the first queued gang of a queue is found before those that run have returned", []patch{{
+			"armadacalm.go", "		if p.returns = p.returned.level < int32(c.levels); !p.returns {", "		if p.returns = false; !p.returns {",
+		}}},
 		{"like Armada, a gang returns before it counts", []patch{{
 			"calm.go", "			if c.likeArmada { // see calmAsArmada\n", "			if c.likeArmada { // see calmAsArmada\n				o.add(o.sum, other, -1)\n",
 		}}},
