@@ -139,7 +139,7 @@ func (s *sim) decided(d *chain.Decision) {
 // requeue puts a job back into its queue. (One that ran until now has not left it.)
 func (s *sim) requeue(j *job) {
 	if !j.listed {
-		s.alive[j.queue], j.listed = append(s.alive[j.queue], j), true
+		s.list(j)
 	}
 	j.fitsNoNode = false
 	s.count.samples.waits(j)
@@ -209,9 +209,9 @@ func (s *sim) submit(jobs []*job) {
 	q := jobs[0].queue
 	w := s.about(q)
 	for _, j := range jobs {
-		s.jobs[j.id], j.listed = j, true
+		s.jobs[j.id] = j
 		s.touch(j)
-		s.alive[q] = append(s.alive[q], j)
+		s.list(j)
 		s.count.submitted(j)
 		if g := j.given; g != nil && g.Cancelled > 0 {
 			s.add(due{at: max(g.Cancelled, s.now), what: cancels, job: j})

@@ -6,10 +6,8 @@ import "time"
 type due struct {
 	at     time.Duration
 	number uint64
-	job    *job // of ends and cancels
-	fails  *Failure
-	fault  *Fault
-	run    int32
+	job    *job  // of ends and cancels
+	of     int32 // the run that ends, or the fault's place in the cluster
 	what   what
 }
 

@@ -57,7 +57,10 @@ type job struct {
 	broken    []bool        // the failures of its kind that every run has
 
 	state       state
-	listed      bool // in sim.alive
+	listed      bool // in its queue when the last cycle began, or since then
+	place       int  // in the order in which jobs entered their queues
+	ready       bool // waits, and could be placed now
+	later       bool // in sim.later: waits for its time
 	counted     bool // as waiting, by the sampler
 	touched     bool // in sim.touched
 	fitsNoNode  bool // as the last cycle found, since when neither the nodes nor those that it avoids have changed
@@ -68,6 +71,7 @@ type job struct {
 	avoided     []string
 	node        *placed
 	started     time.Duration // its last run
+	fails       *Failure      // that of its last run; nil: it succeeds
 	first       time.Duration // its first one
 	waited      time.Duration // in all
 	since       time.Duration // when it began to wait

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -110,7 +111,9 @@ type sim struct {
 	lastAt  time.Duration   // of the last submission
 	jobs    map[string]*job // not over, or of a gang that is not over
 	byQueue [][]*job        // see noJobs
-	alive   [][]*job        // by queue, in order of submission: waiting, held or running
+	listed  int             // counts how many times a job entered its queue, for job.place
+	ready   int             // jobs with job.ready
+	later   []*job          // with job.later
 	arrives []*job          // the next submission
 	ended   []*job          // by the records of the current message
 	count   *counter
@@ -140,7 +143,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	s := &sim{
 		o: o, p: &evaluator.Processor{State: state}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
-		jobs: map[string]*job{}, alive: make([][]*job, len(o.Cluster.Queues)), byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster, o.Workload, cmp.Or(o.Within, o.Workload.GiveUp/4)),
+		jobs: map[string]*job{}, byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster, o.Workload, cmp.Or(o.Within, o.Workload.GiveUp/4)),
 	}
 	for i := range s.nodes {
 		s.byName[s.nodes[i].Name] = &s.nodes[i]
@@ -152,8 +155,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	})
 	for i := range o.Cluster.Faults {
 		if f := &o.Cluster.Faults[i]; f.Down {
-			s.add(due{at: f.At, what: faultBegins, fault: f})
-			s.add(due{at: f.At + f.For, what: faultEnds, fault: f})
+			s.add(due{at: f.At, what: faultBegins, of: int32(i)})
+			s.add(due{at: f.At + f.For, what: faultEnds})
 		}
 	}
 	s.findNodesUp()
@@ -220,15 +223,15 @@ func (s *sim) happens(d *due) {
 		s.arrival()
 		s.wake(s.now)
 	case ends:
-		if d.job.state == running && d.job.runs == int(d.run) {
-			s.end(d.job, d.fails)
+		if d.job.state == running && d.job.runs == int(d.of) {
+			s.end(d.job, d.job.fails)
 			s.wake(s.now)
 		}
 	case cancels:
 		s.cancel(d.job)
 		s.wake(s.now)
 	case faultBegins:
-		s.down(d.fault)
+		s.down(&s.o.Cluster.Faults[d.of])
 		s.findNodesUp()
 		s.wake(s.now)
 	case faultEnds:
@@ -246,15 +249,15 @@ func (s *sim) happens(d *due) {
 
 // down fails the runs on the nodes of a fault.
 func (s *sim) down(f *Fault) {
-	for q, jobs := range s.alive {
-		var hit []*job
-		for _, j := range jobs {
-			if j.state == running && f.hits(j.node) {
-				j.interrupt(false)
-				hit = append(hit, j)
-			}
+	byQueue := s.noJobs()
+	for _, j := range slices.SortedFunc(maps.Values(s.jobs), func(a, b *job) int { return cmp.Compare(a.place, b.place) }) {
+		if j.state == running && f.hits(j.node) {
+			j.interrupt(false)
+			byQueue[j.queue] = append(byQueue[j.queue], j)
 		}
-		s.fail(q, &f.Failure, hit...)
+	}
+	for q, jobs := range byQueue {
+		s.fail(q, &f.Failure, jobs...)
 	}
 }
 
@@ -278,26 +281,30 @@ func (s *sim) stop(j *job, to state) {
 	s.count.ran(j)
 }
 
+// list puts a job into its queue, behind those that are there.
+func (s *sim) list(j *job) {
+	s.listed++
+	j.listed, j.place = true, s.listed
+}
+
 // schedule runs a scheduling cycle. If no job could be placed it would change nothing, since everything that runs fits where it runs.
 func (s *sim) schedule() {
-	next, some := never, false
-	for q, jobs := range s.alive {
-		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
-			j.listed = j.state == waiting || j.state == held || j.state == running
-			return !j.listed
-		})
-		s.alive[q] = jobs
-		for _, j := range jobs {
-			switch {
-			case j.state != waiting:
-			case j.retryAfter > s.now:
-				next = min(next, j.retryAfter)
-			case !j.fitsNoNode:
-				some = true
-			}
+	for _, j := range s.touched {
+		j.listed = j.state == waiting || j.state == held || j.state == running
+		if s.review(j); j.state == waiting && j.retryAfter > s.now && !j.later {
+			j.later = true
+			s.later = append(s.later, j)
 		}
 	}
-	if !some {
+	next := never
+	s.later = slices.DeleteFunc(s.later, func(j *job) bool {
+		s.review(j)
+		if j.later = j.state == waiting && j.retryAfter > s.now; j.later {
+			next = min(next, j.retryAfter)
+		}
+		return !j.later
+	})
+	if s.ready == 0 {
 		s.count.until(s.now)
 	} else if s.place() {
 		next = s.now + 1 // what follows from the new state
@@ -324,11 +331,24 @@ func (s *sim) place() bool {
 	}
 	for _, id := range r.FitsNoNode {
 		s.jobs[id].fitsNoNode = true
+		s.review(s.jobs[id])
 	}
 	s.count.cycle(s.now, &r, s.scheduler, s.jobs)
 	s.preempt(r.Preempted)
 	s.start(&r)
 	return len(r.Preempted)+len(r.Scheduled) > 0
+}
+
+// review finds out whether a job could be placed now. It is called after what that depends on has changed.
+func (s *sim) review(j *job) {
+	if ready := j.state == waiting && j.retryAfter <= s.now && !j.fitsNoNode; ready != j.ready {
+		j.ready = ready
+		if ready {
+			s.ready++
+		} else {
+			s.ready--
+		}
+	}
 }
 
 // touch says that a job changes, which the scheduler gets to know before the next cycle.
@@ -388,10 +408,9 @@ func (s *sim) queues() (out []scheduling.Queue) {
 
 // findNodesUp finds the nodes that are not down.
 func (s *sim) findNodesUp() {
-	for _, jobs := range s.alive {
-		for _, j := range jobs {
-			j.fitsNoNode = false
-		}
+	for _, j := range s.jobs { //house:sorted each by itself
+		j.fitsNoNode = false
+		s.review(j)
 	}
 	var down []*Fault
 	for i := range s.o.Cluster.Faults {
@@ -451,6 +470,7 @@ func (s *sim) start(r *scheduling.Changes) {
 		w := s.about(q)
 		for _, j := range jobs {
 			j.state, j.node, j.started = running, s.byName[s.scheduler.Node(j.id)], s.now
+			s.review(j)
 			if j.runs == 0 {
 				j.first = s.now
 			}
@@ -459,9 +479,10 @@ func (s *sim) start(r *scheduling.Changes) {
 			if j.released {
 				j.released, s.guard.releases = false, append(s.guard.releases, s.now)
 			}
-			after, fails := s.runEnds(j)
-			j.pending = fails != nil && fails.Pending
-			s.add(due{at: s.now + after, what: ends, job: j, run: int32(j.runs), fails: fails})
+			var after time.Duration
+			after, j.fails = s.runEnds(j)
+			j.pending = j.fails != nil && j.fails.Pending
+			s.add(due{at: s.now + after, what: ends, job: j, of: int32(j.runs)})
 			s.count.started(j)
 			s.noticeStart(j)
 			w.leased(j)

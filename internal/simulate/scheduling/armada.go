@@ -23,6 +23,7 @@ type likeArmada struct {
 	second   bool    // the second pass
 	again    []int32 // the gangs that were evicted for it
 	order    []int32 // evicted jobs, in the order in which they would return if no others were scheduled
+	all      []comes // see orderOfReturn
 	keys     map[string]int32
 	passes   int   // counts passes, also calm cycles
 	failed   []int // by scheduling key, the last pass in which a job with it found no node
@@ -33,6 +34,12 @@ type likeArmada struct {
 	left    []int64
 	touched []int32
 	over    []bool // by node: more ran there than it has room for when the cycle began
+}
+
+// comes is when an evicted gang returns.
+type comes struct {
+	gang, queue int32
+	turn        key
 }
 
 func (a *likeArmada) begin(c *cycle) {
@@ -165,13 +172,9 @@ func (c *cycle) schedulingKey(j int32) int32 {
 // orderOfReturn finds the order in which evicted jobs would return if no others were scheduled: the queues merged as in pass, each gang counted as
 // placed when it has come (addEvictedJobsToNodeDb in scheduling/preempting_queue_scheduler.go). A gang comes by the largest key of its queue up to itself.
 func (c *cycle) orderOfReturn() {
-	type comes struct {
-		gang, queue int32
-		turn        key
-	}
-	var all []comes
+	all, sum := c.armada.all[:0], c.work.sum
 	for q := range int32(len(c.queues)) {
-		sum := slices.Clone(c.of(c.amounts.placed, q))
+		copy(sum, c.of(c.amounts.placed, q))
 		var turn key
 		first := true
 		for _, g := range c.queues[q].gangs {
@@ -191,7 +194,7 @@ func (c *cycle) orderOfReturn() {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b comes) int { return cmp.Or(a.turn.compare(b.turn), cmp.Compare(a.queue, b.queue)) })
-	c.armada.order = c.armada.order[:0]
+	c.armada.all, c.armada.order = all, c.armada.order[:0]
 	for _, one := range all {
 		c.armada.order = append(c.armada.order, c.gangs[one.gang].members...)
 	}
@@ -350,25 +353,24 @@ func (c *cycle) leastAvailable(j int32, nodes []int32, level int32) int32 {
 		}
 		return none
 	}
-	available := func(n int32) []int64 {
-		if level == none {
-			return c.of(c.amounts.free, n)
-		}
-		return c.available(n, level)
+	vectors, levels, at := c.amounts.free, int32(1), int32(0)
+	if level != none {
+		vectors, levels, at = c.amounts.available, int32(c.levels), level
 	}
-	try := func(n int32) {
-		if c.finds(request, available(n)) && c.mayUse(n) && (best == none || slices.Compare(available(n), available(best)) < 0) {
-			best = n
-		}
-	}
+	count := len(c.nodes)
 	if nodes != nil {
-		for _, n := range nodes {
-			try(n)
-		}
-		return best
+		count = len(nodes)
 	}
-	for n := range int32(len(c.nodes)) {
-		try(n)
+	var least []int64
+	for i := range count {
+		n := int32(i)
+		if nodes != nil {
+			n = nodes[i]
+		}
+		available := c.of(vectors, n*levels+at)
+		if c.finds(request, available) && c.mayUse(n) && (best == none || slices.Compare(available, least) < 0) {
+			best, least = n, available
+		}
 	}
 	return best
 }

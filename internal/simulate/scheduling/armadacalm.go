@@ -1,13 +1,17 @@
 package scheduling
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // calmAsArmada is calmCycle as Armada does it. Why that is enough:
 //
-//   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. So the turns of running
-//     gangs are known beforehand. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
+//   - All jobs that run come before the queued ones of their queue, and return in their turns, which depend on what runs only. Along them levels fall
+//     and sums grow, so each gang's turn is its key. When all of a queue's have returned, what its next queued gang has a key for is what it has on nodes now.
 //   - A queued gang is selected in its turn, the largest key of its queue up to itself, those left out that were passed over because
-//     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order.
+//     of their scheduling key. Which these are depends on the order in which others failed, so the queued gangs are gone through in that order,
+//     and the first one of a queue is found when its last running gang has returned.
 //   - A job finds a node with others in the way exactly if it fits into what is available at its level, where evicted jobs whose turn is later count
 //     for nobody (leastAvailable). That is what mayDisplace asks, as for calmCycle; it counts evicted jobs of higher levels, too, but these have returned.
 //     What a gang takes from evicted jobs and their siblings is within its bounds.
@@ -21,12 +25,17 @@ func (s *Scheduler) calmAsArmada() bool {
 	c.armada.second = false
 	c.armada.beginPass()
 	o.grow()
+	o.distinct = o.distinct[:0]
+	copy(o.running, c.amounts.placed)
 	for q := range int32(len(c.queues)) {
-		if p := &o.queues[q]; !p.known {
+		p := &o.queues[q]
+		if !p.known {
 			o.inspectAsArmada(q)
 		}
-		c.queues[q].next, o.queues[q].turn = o.queues[q].last+1, o.queues[q].returned
-		o.advance(q)
+		c.queues[q].next, p.turn, p.failed = p.last+1, p.returned, none
+		if p.returns = p.returned.level < int32(c.levels); !p.returns {
+			o.advance(q)
+		}
 	}
 	for {
 		q := o.soonest()
@@ -34,62 +43,83 @@ func (s *Scheduler) calmAsArmada() bool {
 			return true
 		}
 		p, at := &o.queues[q], c.queues[q].next
+		if p.returns { // only now it is known which of its queued gangs are passed over
+			p.returns = false
+			o.advance(q)
+			continue
+		}
 		g := c.queues[q].gangs[at]
 		gang := &c.gangs[g]
 		same := o.tried[g] == o.era && p.turn.compare(o.turns[g]) >= 0
 		o.turns[g], o.places[g] = p.turn, int32(at)
 		c.mark()
 		switch {
-		case same:
-			c.fail(gang)
+		case same || o.follows(g):
+			o.fail(g)
 		case c.findsFreeAsArmada(gang):
 			s.last.started = append(s.last.started, gang.members...)
+			p.failed = none
 		case o.mayDisplace(g):
 			s.startOver()
 			return false
 		default:
-			o.tried[g] = o.era
-			c.fail(gang)
+			o.leads(g)
+			o.fail(g)
 		}
 		c.queues[q].next++
 		o.advance(q)
 	}
 }
 
-// inspectAsArmada finds the turns of a queue's gangs that run.
+// inspectAsArmada finds the turn of a queue's last gang that runs.
 func (o *outlook) inspectAsArmada(q int32) {
-	c, p := o.c, &o.queues[q]
-	p.known, p.last, p.returned = true, none, key{level: int32(c.levels)} // before all others
-	copy(o.sum, c.of(c.amounts.placed, q))
-	for i, g := range c.queues[q].gangs {
-		if !c.gangs[g].running {
-			break
-		}
-		p.last = i
+	c, p, gangs := o.c, &o.queues[q], o.c.queues[q].gangs
+	p.known, p.returned = true, key{level: int32(c.levels)} // before all others
+	p.last = sort.Search(len(gangs), func(i int) bool { return !c.gangs[gangs[i]].running }) - 1
+	for _, g := range slices.Backward(gangs[:p.last+1]) {
 		if !c.keeps(g) {
-			o.add(o.sum, g, -1)
+			p.returned = c.keyOf(fractionOf(c.of(o.running, q), c.total, c.queues[q].factor), &c.gangs[g])
+			return
 		}
-	}
-	for i, g := range c.queues[q].gangs[:p.last+1] {
-		if c.keeps(g) {
-			continue
-		}
-		o.add(o.sum, g, 1)
-		if own := c.keyOf(fractionOf(o.sum, c.total, c.queues[q].factor), &c.gangs[g]); own.compare(p.returned) > 0 {
-			p.returned = own
-		}
-		o.turns[g], o.places[g] = p.returned, int32(i)
 	}
 }
 
-// advance finds the next gang of a queue, and its turn.
+// advance finds the next gang of a queue, and its turn. It passes over gangs like one that has just changed nothing: they have the same key.
 func (o *outlook) advance(q int32) {
-	if o.c.firstGangFromJobs(q) == none {
+	c, p := o.c, &o.queues[q]
+	g := c.firstGangFromJobs(q)
+	for ; g != none && p.failed != none && c.alike(p.failed, g); g = c.firstGangFromJobs(q) {
+		c.queues[q].next++
+	}
+	if g == none {
 		return
 	}
-	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {
-		o.queues[q].turn = own
+	if own := c.line.key(q); own.compare(p.turn) > 0 {
+		p.turn = own
 	}
+}
+
+// fail notes that a gang changes nothing in its turn.
+func (o *outlook) fail(g int32) {
+	gang := &o.c.gangs[g]
+	o.tried[g] = o.era
+	if o.c.fail(gang); len(gang.members) > 1 {
+		o.queues[gang.queue].failed = g
+	}
+}
+
+// alike says whether two gangs of several jobs have the same level, and request the same on equal terms.
+func (c *cycle) alike(a, b int32) bool {
+	g, h := &c.gangs[a], &c.gangs[b]
+	if len(g.members) != len(h.members) || c.jobs[g.members[0]].level != c.jobs[h.members[0]].level || g.need != h.need || g.label != h.label {
+		return false
+	}
+	for i, j := range g.members {
+		if !slices.Equal(c.request(j), c.request(h.members[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // soonest is the queue whose next gang comes first; none if there are no more.

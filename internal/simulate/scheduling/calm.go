@@ -38,6 +38,7 @@ type outlook struct {
 	turns    []key   // by gang that may be selected: the largest key of its queue and level up to itself
 	places   []int32 // by gang, its place in the queue
 	sum      []int64
+	running  []int64 // by queue, of the jobs that ran when the cycle began; see calmAsArmada
 	with     []int64
 	distinct []int32
 	alike    []int32
@@ -58,11 +59,13 @@ type prospect struct {
 	last       int // the place of the last gang with nodes
 	returned   key // the turn of the last one that runs, and that of the gang that comes next: see calmAsArmada
 	turn       key
+	returns    bool  // its last gang that runs has not returned
+	failed     int32 // the last gang of several jobs that changed nothing, since when the queue has the same sum
 }
 
 func newOutlook(c *cycle) outlook {
 	return outlook{
-		era: 1, c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), with: make([]int64, c.resources),
+		era: 1, c: c, queues: make([]prospect, len(c.queues)), sum: make([]int64, c.resources), running: make([]int64, len(c.amounts.placed)), with: make([]int64, c.resources),
 		least: make([]int64, c.resources), reserved: make([]int64, len(c.amounts.free)), isReserved: make([]bool, len(c.nodes)),
 	}
 }
@@ -188,6 +191,7 @@ func (o *outlook) inspect(q int32) {
 		if gang.have > 0 {
 			copy(o.sum, o.with)
 		} else if !follows {
+			o.leads(g)
 			p.candidates = append(p.candidates, g)
 		}
 		if first || own.compare(turn) > 0 {
@@ -227,12 +231,12 @@ func (o *outlook) again(g int32) bool {
 	return false
 }
 
-// follows says whether a queued gang gets nothing if those before it in its queue get nothing.
+// follows says whether a queued gang gets nothing if those that lead get nothing.
 func (o *outlook) follows(g int32) bool {
 	c, gang := o.c, &o.c.gangs[g]
 	for _, d := range o.distinct {
 		before := &c.gangs[d]
-		if len(before.members) != len(gang.members) || before.need > gang.need || before.label != gang.label {
+		if o.level(d) < o.level(g) || len(before.members) != len(gang.members) || before.need > gang.need || before.label != gang.label {
 			continue
 		}
 		more := true
@@ -243,10 +247,14 @@ func (o *outlook) follows(g int32) bool {
 			return true
 		}
 	}
-	if len(o.distinct) < mostHopeless && (len(gang.members) > 1 || len(c.jobs[gang.members[0]].AvoidedNodes) == 0) {
+	return false
+}
+
+// leads has follows compare gangs that come later with this one.
+func (o *outlook) leads(g int32) {
+	if gang := &o.c.gangs[g]; len(o.distinct) < mostHopeless && (len(gang.members) > 1 || len(o.c.jobs[gang.members[0]].AvoidedNodes) == 0) {
 		o.distinct = append(o.distinct, g)
 	}
-	return false
 }
 
 // findsFree gives nodes to all jobs of a queued gang, if it displaces nothing, as selectNodesForGang would. Otherwise it changes nothing.
@@ -300,10 +308,18 @@ func (o *outlook) mayDisplace(g int32) bool {
 func (o *outlook) reserve(g int32) {
 	c, level := o.c, o.level(g)
 	for q := range c.queues {
-		for _, other := range slices.Backward(c.queues[q].gangs[:o.queues[q].last+1]) {
+		copy(o.sum, c.of(o.running, int32(q)))
+		for i, other := range slices.Backward(c.queues[q].gangs[:o.queues[q].last+1]) {
 			gang := &c.gangs[other]
+			if gang.blocked != UnknownReason || c.keeps(other) {
+				continue
+			}
+			if c.likeArmada { // see calmAsArmada
+				o.places[other], o.turns[other] = int32(i), c.keyOf(fractionOf(o.sum, c.total, c.queues[q].factor), gang)
+				o.add(o.sum, other, -1)
+			}
 			of := o.level(other)
-			if of < level || gang.blocked != UnknownReason || c.keeps(other) {
+			if of < level {
 				continue
 			}
 			if of > level || o.compareTurns(other, g) <= 0 {

@@ -56,11 +56,18 @@ func dominant(amounts, totals []int64) int {
 		if total == 0 || best >= 0 && amounts[r] == 0 {
 			continue
 		}
-		if best < 0 || amounts[best] == 0 || (fraction{amounts[r], total, 1}).compare(fraction{amounts[best], totals[best], 1}) > 0 {
+		if best < 0 || amounts[best] == 0 || isLarger(amounts[r], total, amounts[best], totals[best]) {
 			best = r
 		}
 	}
 	return best
+}
+
+// isLarger says whether one amount is a larger part of its total than another.
+func isLarger(amount, total, other, otherTotal int64) bool {
+	a1, a0 := bits.Mul64(uint64(amount), uint64(otherTotal))
+	b1, b0 := bits.Mul64(uint64(other), uint64(total))
+	return a1 > b1 || a1 == b1 && a0 > b0
 }
 
 // fractionOf is the fraction of fair share of a queue whose jobs have these amounts.

@@ -181,10 +181,11 @@ func (s *Scheduler) SetNodes(nodes []Node) error {
 // settle makes the last cycle's outcome the state from which the next one begins.
 func (s *Scheduler) settle() {
 	c := s.c
-	all := slices.Concat(s.last.started, s.last.preempted)
-	if len(all) > 0 {
-		s.outlook.era++
+	if len(s.last.started)+len(s.last.preempted) == 0 {
+		return
 	}
+	all := slices.Concat(s.last.started, s.last.preempted)
+	s.outlook.era++
 	for _, j := range all { // their places may depend on whether they run
 		s.lift(j)
 	}

@@ -129,7 +129,19 @@ func plantedInScheduler() []bug {
 			"calm.go", " || before.need > gang.need || before.label != gang.label {", " || before.label != gang.label {",
 		}}},
 		{"a job follows one that avoids nodes", []patch{{
-			"calm.go", "&& (len(gang.members) > 1 || len(c.jobs[gang.members[0]].AvoidedNodes) == 0)", "",
+			"calm.go", " && (len(gang.members) > 1 || len(o.c.jobs[gang.members[0]].AvoidedNodes) == 0) {", " && len(gang.members) > 0 {",
+		}}},
+		{"like Armada, a gang follows a less urgent one", []patch{{
+			"calm.go", "		if o.level(d) < o.level(g) || ", "		if ",
+		}}},
+		{"like Armada, gangs are passed over although one of their queue was scheduled", []patch{{
+			"armadacalm.go", "			p.failed = none\n", "",
+		}}},
+		{"like Armada, the first queued gang of a queue is found before those that run have returned", []patch{{
+			"armadacalm.go", "		if p.returns = p.returned.level < int32(c.levels); !p.returns {", "		if p.returns = false; !p.returns {",
+		}}},
+		{"like Armada, a gang returns before it counts", []patch{{
+			"calm.go", "			if c.likeArmada { // see calmAsArmada\n", "			if c.likeArmada { // see calmAsArmada\n				o.add(o.sum, other, -1)\n",
 		}}},
 		{"a job follows one that requests more", []patch{{
 			"calm.go", "			more = more && atLeast(c.request(j), c.request(before.members[i]))", "			more = more && (atLeast(c.request(j), c.request(before.members[i])) || len(gang.members) > 1)",
@@ -144,13 +156,13 @@ func plantedInScheduler() []bug {
 			"scheduler.go", "	s.outlook.era++\n	delete(s.byID, job.ID)\n", "	delete(s.byID, job.ID)\n",
 		}}},
 		{"what was tried before a cycle that scheduled is not tried again", []patch{{
-			"scheduler.go", "	if len(all) > 0 {\n		s.outlook.era++\n	}\n", "",
+			"scheduler.go", "preempted)\n	s.outlook.era++\n", "preempted)\n",
 		}}},
 		{"like Armada, a queue's turn is the key of the gang alone", []patch{{
-			"armadacalm.go", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) > 0 {\n", "	if own := o.c.line.key(q); own.compare(o.queues[q].turn) != 0 {\n",
+			"armadacalm.go", "	if own := c.line.key(q); own.compare(p.turn) > 0 {\n", "	if own := c.line.key(q); own.compare(p.turn) != 0 {\n",
 		}}},
-		{"like Armada, jobs that cannot be evicted do not count for the turn", []patch{{
-			"armadacalm.go", "		if !c.keeps(g) {\n			o.add(o.sum, g, -1)\n		}\n", "		o.add(o.sum, g, -1)\n",
+		{"like Armada, a job that cannot be evicted returns last", []patch{{
+			"armadacalm.go", "		if !c.keeps(g) {\n			p.returned =", "		if true {\n			p.returned =",
 		}}},
 		{"like Armada, a cycle is calm though a gang of which only some run waits", []patch{{
 			"armadacalm.go", "	if s.joined > 0 {\n", "	if s.joined > 1 {\n",
@@ -165,7 +177,7 @@ func plantedInScheduler() []bug {
 			"calm.go", "	available, reserved := c.available(n, c.jobs[g.members[0]].level), c.of(o.reserved, n)", "	available, reserved := c.available(n, c.jobs[g.members[0]].level), make([]int64, c.resources)",
 		}}},
 		{"a queue displaces nothing of its own", []patch{{
-			"calm.go", "	for q := range c.queues {\n		for _, other := range slices.Backward(", "	for q := range c.queues {\n		if int32(q) == c.gangs[g].queue {\n			continue\n		}\n		for _, other := range slices.Backward(",
+			"calm.go", "		copy(o.sum, c.of(o.running, int32(q)))\n", "		if int32(q) == c.gangs[g].queue {\n			continue\n		}\n		copy(o.sum, c.of(o.running, int32(q)))\n",
 		}}},
 		{"less urgent jobs are not displaced", []patch{{
 			"calm.go", "	available, reserved := c.available(n, c.jobs[g.members[0]].level), c.of(o.reserved, n)", "	available, reserved := c.of(c.amounts.free, n), c.of(o.reserved, n)",

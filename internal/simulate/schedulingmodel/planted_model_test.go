@@ -16,7 +16,7 @@ func plantedInSchedule() []bug {
 			"fraction.go", "	return fraction{amounts[r], totals[r], factor}\n", "	return fraction{amounts[r], totals[r], 1 + (1<<12)/factor}\n",
 		}}},
 		{"the first resource that has a total is dominant", []patch{{
-			"fraction.go", "		if best < 0 || amounts[best] == 0 || (fraction{", "		if best < 0 || amounts[best] == 0 || false && (fraction{",
+			"fraction.go", "		if best < 0 || amounts[best] == 0 || isLarger(", "		if best < 0 || amounts[best] == 0 || false && isLarger(",
 		}}},
 		{"of equal fractions the name decides, though one would lose its node", []patch{{
 			"order.go", "order != 0 || k.running == o.running {", "order != 0 || true {",

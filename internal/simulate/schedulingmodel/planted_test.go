@@ -29,6 +29,7 @@ var rare = []string{
 	"a node may have too many jobs only if it has them from the beginning",
 	"a gang with another label follows",
 	"a job follows one that requests more",
+	"like Armada, a gang follows a less urgent one",
 	"the jobs that a cycle scheduled before it was full remain",
 	"the least urgent class is selected like all others",
 	"jobs are spared from the first on",
@@ -50,7 +51,7 @@ type net struct {
 
 func nets() []net {
 	return []net{
-		{"cycles", "./internal/simulate/scheduling", "TestSchedulerIsSchedule|TestSchedulerRejects|TestTriedAgain", plantedInScheduler()},
+		{"cycles", "./internal/simulate/scheduling", "TestSchedulerIsSchedule|TestSchedulerRejects|TestTriedAgain|TestAlikeGangs", plantedInScheduler()},
 		{"model", "./internal/simulate/schedulingmodel", "TestAgreement|TestManyNodes|TestBadInput|TestLaws", plantedInSchedule()},
 		{"rare cases", "./internal/simulate/scheduling", "TestFractionsAreExact|TestGangs|TestBadInput", plantedInRareCases()},
 	}
