@@ -78,7 +78,10 @@ func (s *Scheduler) calmCycle() bool {
 	if len(s.nodeOf) > 0 || s.tight && slices.ContainsFunc(c.amounts.free, func(amount int64) bool { return amount < 0 }) {
 		return false
 	}
-	s.tight = false
+	if s.tight { // as it may have been in the cycle before
+		s.tight = false
+		clear(c.armada.over)
+	}
 	if c.likeArmada {
 		return s.calmAsArmada()
 	}

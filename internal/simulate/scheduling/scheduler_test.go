@@ -379,10 +379,14 @@ func (st *story) cycle() {
 	}
 }
 
-// sequences is how many stories are told: 1,000, or SEQUENCES, from another seed each time.
+// sequences is how many stories are told: 1,000, or SEQUENCES, from SEED on, or from another seed each time.
 func sequences() (n int, seed uint64) {
 	if n, err := strconv.Atoi(os.Getenv("SEQUENCES")); err == nil {
-		return n, rand.Uint64()
+		first, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64)
+		if err != nil {
+			first = rand.Uint64()
+		}
+		return n, first
 	}
 	return 1000, 0
 }
@@ -392,7 +396,10 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	t.Parallel()
 	n, first := sequences()
 	var seen seen
-	seeds := []uint64{121111} // there a queued gang is known to be passed over only when the last running one of its queue has returned
+	seeds := []uint64{
+		121111, // a queued gang is known to be passed over only when the last running one of its queue has returned
+		552611, // a node had more jobs than room in the cycle before
+	}
 	for i := range uint64(n) {
 		seeds = append(seeds, first+i)
 	}
@@ -480,6 +487,35 @@ func TestAlikeGangs(t *testing.T) {
 			t.Errorf("scheduled %v, %v, want %s", r.Scheduled, err, step.want)
 		}
 	}
+}
+
+// TestRoomAgain: when a1 runs, n0 becomes too small for it. When a1 has ended, n0 is a node like others, and a2 gets it, since less is free there.
+func TestRoomAgain(t *testing.T) {
+	t.Parallel()
+	of := config()
+	of.LikeArmada = true
+	s, err := NewScheduler(of, []Queue{{Name: "a", PriorityFactor: 1000}}, with(4, 6).nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cycle := func(job Job) {
+		t.Helper()
+		if err := s.Queue("a", job); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Cycle(noon); err != nil || s.Node(job.ID) != "n0" {
+			t.Errorf("%s runs on %q, %v, want n0", job.ID, s.Node(job.ID), err)
+		}
+	}
+	cycle(Job{ID: "a1", Request: cpu(4)})
+	if err := s.SetNodes(with(2, 6).nodes); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Cycle(noon); err != nil || len(got.Preempted) > 0 {
+		t.Errorf("preempted %v, %v", got.Preempted, err)
+	}
+	s.Remove("a1")
+	cycle(Job{ID: "a2", Request: cpu(1)})
 }
 
 // TestSchedulerRejects: what Schedule would reject is an error, and changes nothing.

@@ -66,6 +66,9 @@ func plantedInScheduler() []bug {
 		{"a node that came back is not found by the jobs that ran there", []patch{{
 			"scheduler.go", "		n, ok := c.nodeOf[name]\n		if !ok {", "		n, ok := c.nodeOf[name]\n		if !ok || job.node == gone {",
 		}}},
+		{"like Armada, a node that had more jobs than room gets no others in calm cycles", []patch{{
+			"calm.go", "		clear(c.armada.over)\n", "",
+		}}},
 		{"jobs on nodes that are gone make no cycle full", []patch{{
 			"calm.go", "	if len(s.nodeOf) > 0 || s.tight &&", "	if s.tight &&",
 		}}},

@@ -51,7 +51,7 @@ type net struct {
 
 func nets() []net {
 	return []net{
-		{"cycles", "./internal/simulate/scheduling", "TestSchedulerIsSchedule|TestSchedulerRejects|TestTriedAgain|TestAlikeGangs", plantedInScheduler()},
+		{"cycles", "./internal/simulate/scheduling", "TestSchedulerIsSchedule|TestSchedulerRejects|TestTriedAgain|TestAlikeGangs|TestRoomAgain", plantedInScheduler()},
 		{"model", "./internal/simulate/schedulingmodel", "TestAgreement|TestManyNodes|TestBadInput|TestLaws", plantedInSchedule()},
 		{"rare cases", "./internal/simulate/scheduling", "TestFractionsAreExact|TestGangs|TestBadInput", plantedInRareCases()},
 	}
