@@ -403,7 +403,13 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	for i := range uint64(n) {
 		seeds = append(seeds, first+i)
 	}
-	for _, seed := range seeds {
+	var seed uint64
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last sequence again: SEQUENCES=1 SEED=%d", seed)
+		}
+	})
+	for _, seed = range seeds {
 		st := newStory(t, seed, &seen)
 		st.logf("seed %d, queues %+v, nodes %+v, config %+v", seed, st.in.queues, st.in.nodes, st.in.config)
 		for range 12 {
