@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -17,6 +19,12 @@ import (
 
 // budgeted decides first runs of jobs that fail one after the other, a second apart, by policies with a budget of queue q.
 func budgeted(t *testing.T, partitions, jobs int, budget string) (data string) {
+	t.Helper()
+	return budgetedGangs(t, partitions, jobs, 1, budget)
+}
+
+// budgetedGangs does so with each job the first member of a gang of so many.
+func budgetedGangs(t *testing.T, partitions, jobs, members int, budget string) (data string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, data := filepath.Join(dir, "events.jsonl.gz"), filepath.Join(dir, "data")
@@ -36,9 +44,12 @@ spec: `+budget+"\n")
 		id, at := fmt.Sprintf("01job%02d", i), int64(1_800_000_000+i)
 		failed := exitedRun(id, fmt.Sprintf("run%02d", i), 1)
 		failed.Created = &pb.Timestamp{Seconds: at}
-		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: []*pb.Event{
-			{Created: failed.Created, Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: id}}}, failed,
-		}})
+		gang := &pb.ObjectMeta{Annotations: map[string]string{events.AnnotationGangID: id, events.AnnotationGangCardinality: fmt.Sprint(members)}}
+		all := []*pb.Event{{Created: failed.Created, Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: id, ObjectMeta: gang}}}}
+		for m := 1; m < members; m++ {
+			all = append(all, &pb.Event{Created: failed.Created, Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: fmt.Sprint(id, "-", m), ObjectMeta: gang}}})
+		}
+		payload, err := proto.Marshal(&pb.EventSequence{Queue: "q", JobSetName: "s", Events: append(all, failed)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +116,20 @@ func TestWhyNotBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhyNotBudgetOfGang: the command that get group prints about a gang whose retry a budget refused names the budget, as of a
+// single job; of a gang that it granted a retry, what would have failed it.
+func TestWhyNotBudgetOfGang(t *testing.T) {
+	t.Parallel()
+	data := budgetedGangs(t, 1, 3, 2, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}")
+	hint := regexp.MustCompile(`refloatctl (explain .* --data \S+)`).FindStringSubmatch(ctl(t, "get", "group", "gang/01job02", "--data", data).out)
+	if hint == nil {
+		t.Fatal("get group prints no command")
+	}
+	ctl(t, strings.Fields(hint[1])...).exits(t, exitFine).prints(t, "Fail BudgetRefused, not Retry",
+		"GangRetry p/default", "budgets.b.floor=3 (is 2)", "budgets.b.ratio=0.334 (is 0.3)", "budgets.b.whenExhausted=Delay (is Refuse)")
+	ctl(t, "explain", "01job00", "--data", data, "--why-not", "Fail").exits(t, exitFine).prints(t, "retries used in total: 20 (is 0)")
 }
 
 // TestRecordBeside: a retry that a budget granted is recorded without the budget; of one that it held back, no test is written.

@@ -45,7 +45,12 @@ is derived from the logs, which takes as long as reading them.`,
   refloatctl explain 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --all-runs
   refloatctl explain 01m7xn681y99tqr9907wrzd7wm --data .refloat-run --why-not Retry
   refloatctl explain 01m7xn681y99tqr9907wrzd7wm --pulsar pulsar://pulsar:6650 --job-db postgres://refloat@db:5432/scheduler`,
-		Args: argument("JOB"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 && args[0] == "gang" {
+				return fmt.Errorf("did you mean `refloatctl explain group %s`?", args[1])
+			}
+			return argument("JOB")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.checkJobs(); err != nil {
 				return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -85,10 +84,7 @@ func (f *explainQueueFlags) run(cmd *cobra.Command) error {
 	decisions := 0
 	err = answer(cmd, &f.deployment, f.output, func(ctx context.Context, from query.Answers) ([]*query.QueueStory, error) {
 		s, err := from.QueueStory(ctx, f.QueueQuestion)
-		err = nothingCalled(ctx, from, &jobdb.Criteria{Queue: f.Queue, JobSet: f.JobSet}, err)
-		if none, ok := errors.AsType[*query.NotFound](err); ok {
-			none.Text += fmt.Sprintf("; `refloatctl get jobs %s` lists jobs", f.deployment)
-		}
+		err = nothingCalled(ctx, from, &jobdb.Criteria{Queue: f.Queue, JobSet: f.JobSet}, err, fmt.Sprintf("`refloatctl get jobs %s` lists jobs", f.deployment))
 		if err == nil {
 			decisions = s.Decisions
 		}

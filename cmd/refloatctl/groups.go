@@ -41,7 +41,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 				{Heading: "JOB SET", Cell: func(g *query.Group) string { return g.JobSet }},
 				{Heading: "POLICY", Cell: func(g *query.Group) string { return g.Policy }},
 				{Heading: "STATE", Cell: func(g *query.Group) string { return g.State }},
-				{Heading: "GENERATION", Cell: func(g *query.Group) string { return fmt.Sprint(g.Generation) }},
+				{Heading: "GENERATION", Cell: func(g *query.Group) string { return fmt.Sprint(g.NewestGeneration()) }},
 				{Heading: "RESTARTS", Cell: (*query.Group).RestartsUsed},
 				{Heading: "ACTIVE", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Active) }},
 				{Heading: "HELD", Cell: func(g *query.Group) string { return fmt.Sprint(text.Sum(g).Held) }},
@@ -51,7 +51,7 @@ failed for good. -o yaml and json also have conditions: of a unit, those of a Ku
 				{Heading: "RULE", Wide: true, Cell: func(g *query.Group) string { return g.Rule }},
 				{Heading: "REASON", Cell: func(g *query.Group) string { return g.Reason }},
 			},
-			Name: func(g *query.Group) string { return g.Queue + "/" + g.JobSet + "/" + g.Group },
+			Name: (*query.Group).FullName,
 		},
 	}
 	return l.command(&f)
@@ -101,11 +101,7 @@ func (f *getGroupFlags) key() query.GroupKey {
 
 // groupError adds to the error of a question about a group which one was meant, and where groups are listed.
 func (d *deployment) groupError(ctx context.Context, k query.GroupKey, err error) error {
-	err = nothingCalled(ctx, d.answers(nil), &jobdb.Criteria{Queue: k.Queue, JobSet: k.JobSet, Group: k.Group}, err)
-	if none, ok := errors.AsType[*query.NotFound](err); ok {
-		none.Text += fmt.Sprintf("; `refloatctl get groups %s` lists them", d)
-	}
-	return err
+	return nothingCalled(ctx, d.answers(nil), &jobdb.Criteria{Queue: k.Queue, JobSet: k.JobSet, Group: k.Group}, err, fmt.Sprintf("`refloatctl get groups %s` lists them", d))
 }
 
 func newExplainGroup() *cobra.Command {

@@ -36,6 +36,8 @@ func TestGroupStory(t *testing.T) {
 		{"whatif", "--set", `policies.infra.rules[+]={"action":"Retry","name":"added","onExitCodes":{"operator":"In","values":[139]}}`},
 		{"get", "group", "pair"},
 		{"explain", "pair-2", "--why-not", "Retry"},
+		{"get", "group", "gang/lost"},
+		{"get", "group", "kept"},
 		{"get", "groups"},
 		{"get", "jobs", "--group", "pair"},
 	} {
@@ -47,10 +49,26 @@ func TestGroupStory(t *testing.T) {
 		all += "\n" + r.out + r.err + "\n"
 	}
 	golden(t, "groupstory.golden.txt", strings.ReplaceAll(all, data, "DATA"))
+	// What -o name prints of a list is taken for one of it.
+	for list, verb := range map[string][]string{"jobs": {"get", "job"}, "groups": {"get", "group"}} {
+		names := strings.Fields(ctl(t, "get", list, "--data", data, "-o", "name").exits(t, exitFine).out)
+		if len(names) < 4 {
+			t.Errorf("get %s -o name prints %q", list, names)
+		}
+		for _, name := range names {
+			if list == "jobs" && strings.Contains(name, "gang0") { // as all others of their gang
+				continue
+			}
+			ctl(t, append(verb, name, "--data", data)...).exits(t, exitFine)
+		}
+	}
+	ctl(t, "explain", "group", "ml/run-7/gang/train", "--data", data).exits(t, exitFine).prints(t, "GroupBound")
+	ctl(t, "explain", "gang", "train", "--data", data).exits(t, exitUsage).prints(t, "did you mean `refloatctl explain group train`?")
+	ctl(t, "get", "group", "train", "--data", data).exits(t, exitFinding).prints(t, "did you mean gang/train? `refloatctl get groups")
 	// What is printed to be copied runs.
-	copied := regexp.MustCompile(`refloatctl (explain .* --data \S+)`).FindAllStringSubmatch(all, -1)
-	if len(copied) != 3 {
-		t.Errorf("%d commands are printed to be copied, want 3: %s", len(copied), all)
+	copied := regexp.MustCompile(`refloatctl ((?:explain|get job) .* --data \S+)`).FindAllStringSubmatch(all, -1)
+	if len(copied) != 5 {
+		t.Errorf("%d commands are printed to be copied, want 5: %s", len(copied), all)
 	}
 	for _, c := range copied {
 		if r := ctl(t, strings.Fields(c[1])...); r.code != exitFine || r.out == "" {

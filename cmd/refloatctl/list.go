@@ -130,14 +130,19 @@ func missing(ctx context.Context, from query.Answers, c *jobdb.Criteria) error {
 	return nil
 }
 
-// nothingCalled says in the error about something that was not found which of the names it was asked by nothing has.
-func nothingCalled(ctx context.Context, from query.Answers, c *jobdb.Criteria, err error) error {
+// nothingCalled says in the error about something that was not found which of the names it was asked by nothing has, and then where
+// it is listed.
+func nothingCalled(ctx context.Context, from query.Answers, c *jobdb.Criteria, err error, listed string) error {
 	if none, ok := errors.AsType[*query.NotFound](err); ok {
 		ctx, cancel := context.WithTimeout(ctx, lookupTime)
 		defer cancel()
 		if bad := query.Missing(ctx, from, c); bad != nil {
 			none.Text = query.OneLine(bad.Err.Error())
 		}
+		if !strings.HasSuffix(none.Text, "?") {
+			none.Text += ";"
+		}
+		none.Text += " " + listed
 	}
 	return err
 }

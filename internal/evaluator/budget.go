@@ -22,7 +22,7 @@ func budgetsBegin(was, next uint32, set *policy.Set) bool {
 
 // budgeted returns a verdict of the policies on the failure, held back or refused by the budgets (semantics.md 14).
 func (p policies) budgeted(v policy.Verdict) policy.Verdict {
-	if !counts(v.Code) || p.State == nil { // without a state, JudgeMember asks what policies alone say
+	if !counts(v.Code) {
 		return v
 	}
 	use, from := p.State.AskBudgets(p.failure.Queue, p.Progress.Partitions)

@@ -52,7 +52,7 @@ func (p policies) ruleOf(i int) (place int, asked bool) {
 	}
 	factsOf(&p.failure, f, p.Progress.Semantics)
 	countsOf(&p.counts, f.Job)
-	_, reason := p.judge(f.Member)
+	_, reason := p.judge(f.Member, p.budgeted(p.Rules.Set.Evaluate(&p.failure, &p.counts)))
 	if reason == policy.NoUnitReason {
 		return 0, false
 	}

@@ -44,7 +44,7 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 		p.requeue(&v, max(m.Pending.RetryAfter, p.endOfPod()), m.Pending.RetryAfter)
 		return v, nil, restart{}
 	}
-	v, reason := p.judge(m)
+	v, reason := p.judge(m, p.budgeted(p.Rules.Set.Evaluate(&p.failure, &p.counts)))
 	switch {
 	case reason != policy.NoUnitReason:
 		return p.askGroup(f, v, reason)
@@ -55,10 +55,9 @@ func (p policies) decideMember(f *projection.Failure) (policy.Verdict, *chain.Gr
 	return v, nil, restart{}
 }
 
-// judge returns the verdict on a member's failure before its group is asked, and why the failure fails the unit;
-// NoUnitReason: it does not.
-func (p policies) judge(m *projection.MemberFailure) (v policy.Verdict, reason policy.UnitReason) {
-	v = p.budgeted(p.Rules.Set.Evaluate(&p.failure, &p.counts))
+// judge returns what a verdict of the job's policies and of budgets on a member's failure is in its unit, before its group is asked,
+// and why the failure fails the unit; NoUnitReason: it does not.
+func (p policies) judge(m *projection.MemberFailure, v policy.Verdict) (_ policy.Verdict, reason policy.UnitReason) {
 	settings := p.Rules.Set.UnitSettings(m.Group.Policy, m.Unit.Part.Name)
 	active := m.Unit.State == group.Active
 	whole := m.Gang && active
@@ -164,11 +163,16 @@ func (p policies) unitEnded(m *projection.MemberFailure, reason policy.UnitReaso
 	return u, out
 }
 
-// JudgeMember decides about a failed run of a member as Step does by the newest version of the semantics, but for times; unit is
-// nil if the unit goes on. Neither has a restart stopped the run, nor is the member or its group over.
-func JudgeMember(set *policy.Set, f *policy.Failure, c *policy.Counts, m *projection.MemberFailure) (v policy.Verdict, unit *chain.GroupVerdict) {
+// JudgeMember decides about a failed run of a member as Step does by the newest version of the semantics, but for times, given
+// whether budgets refuse a retry; unit is nil if the unit goes on. Neither has a restart stopped the run, nor is the member or its
+// group over.
+func JudgeMember(set *policy.Set, f *policy.Failure, c *policy.Counts, m *projection.MemberFailure, refuses bool) (v policy.Verdict, unit *chain.GroupVerdict) {
 	p := policies{&Processor{Progress: Progress{Semantics: SemanticsVersion}, Rules: Rules{Set: set}, failure: *f, counts: *c}}
-	v, reason := p.judge(m)
+	v = set.Evaluate(f, c)
+	if refuses {
+		v = RefusedByBudget(v)
+	}
+	v, reason := p.judge(m, v)
 	if reason == policy.NoUnitReason {
 		return v, nil
 	}

@@ -217,10 +217,33 @@ func oneGroup(q jobdb.Queries, row *jobdb.Group) (g Group, records []Record, err
 // errPast ends a list where what comes is of no interest.
 var errPast = errors.New("past the end")
 
-// GroupKey names a group. Queue and JobSet may be empty if no other group has the name.
+// GroupKey names a group. Queue and JobSet may be empty if no other group has the name, or if Group is the whole name:
+// QUEUE/JOBSET/GROUP, as FullName gives it.
 type GroupKey struct{ Queue, JobSet, Group string }
 
+// FullName returns QUEUE/JOBSET/GROUP.
+func (g *Group) FullName() string { return g.Queue + "/" + g.JobSet + "/" + g.Group }
+
 func (k *GroupKey) find(q jobdb.Queries) (groups []*jobdb.Group, err error) {
+	if groups, err = k.named(q); len(groups) > 0 || err != nil || k.Queue != "" || k.JobSet != "" {
+		return groups, err
+	}
+	for i := range k.Group { // names of queues, sets and groups may have slashes
+		for n := i + 2; n < len(k.Group) && k.Group[i] == '/'; n++ {
+			if k.Group[n] != '/' {
+				continue
+			}
+			more, err := (&GroupKey{k.Group[:i], k.Group[i+1 : n], k.Group[n+1:]}).named(q)
+			if err != nil {
+				return nil, err
+			}
+			groups = append(groups, more...)
+		}
+	}
+	return groups, nil
+}
+
+func (k *GroupKey) named(q jobdb.Queries) (groups []*jobdb.Group, err error) {
 	_, err = q.GroupList(&jobdb.Criteria{Queue: k.Queue, JobSet: k.JobSet, Group: k.Group}, jobdb.Page{}, func(g *jobdb.Group) error {
 		groups = append(groups, g)
 		return nil

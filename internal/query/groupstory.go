@@ -30,11 +30,21 @@ type Turn struct {
 	Cause      string `json:"cause,omitempty"` // why it failed, in a few words
 	Generation uint32 `json:"generation"`      // of the unit, that ended
 	Restarted  uint32 `json:"restarted"`       // members that started again because of it
-	Stopped    uint32 `json:"stopped"`         // members that were stopped because of it
+	Stopped    uint32 `json:"stopped"`         // members that were told to stop because of it
+	Lost       *Lost  `json:"lost,omitempty"`  // nil: a run failed, or none was cancelled
 
 	where jobdb.Where
 	at    eventlog.Position // of the event that it follows from
 	run   *chain.Decision   // nil: no run failed
+}
+
+// Lost is the first member of a unit that was cancelled, or rejected; without such members, too few were left for the unit to succeed.
+type Lost struct {
+	JobID string `json:"jobId"`
+	Index uint32 `json:"index"`
+	State string `json:"state"`           // Cancelled, Failed if it was rejected, or one that ends with its cancellation
+	Ended string `json:"ended,omitempty"` // "": not yet
+	Of    int    `json:"of"`              // such members of the unit
 }
 
 // MemberRow are members that are next to each other, of which all generations went alike; or, where there are too many of
@@ -86,6 +96,7 @@ func storyOf(q jobdb.Queries, row *jobdb.Group, g *Group, records []Record) (*Gr
 		if err := t.recall(q, row.Partition); err != nil {
 			return nil, err
 		}
+		t.findLost(g.Parts)
 		story.Turns = append(story.Turns, *t)
 	}
 	return story, nil
@@ -119,10 +130,33 @@ func (t *Turn) recall(q jobdb.Queries, partition int) error {
 	})
 }
 
-// Who names the member whose run failed; "": no run failed.
+// findLost finds out which member a unit has lost that ended because of that.
+func (t *Turn) findLost(parts []Part) {
+	o := t.Record.Other
+	if o == nil || o.Reason != policy.MemberCancelled.String() {
+		return
+	}
+	for _, p := range parts {
+		for _, u := range p.Units {
+			if p.Name != o.Part || o.Replica == nil || u.Replica != *o.Replica {
+				continue
+			}
+			for _, j := range u.Members {
+				if j.Member.State == jobdb.MemberCancelled && (t.Lost == nil || TimeText(j.Times.Ended) < t.Lost.Ended) {
+					t.Lost = &Lost{JobID: j.JobID, Index: j.Member.Index, State: j.State.String(), Ended: TimeText(j.Times.Ended), Of: u.Cancelled}
+				}
+			}
+		}
+	}
+}
+
+// Who names the member whose run failed, or that was cancelled; "": neither.
 func (t *Turn) Who() string {
 	d := t.Record.Decision
-	if d == nil {
+	switch {
+	case t.Lost != nil:
+		return fmt.Sprintf("member %d of %s/%d (job %s)", t.Lost.Index, t.Record.Other.Part, *t.Record.Other.Replica, t.Lost.JobID)
+	case d == nil:
 		return ""
 	}
 	return fmt.Sprintf("member %d of %s/%d (job %s, run %d)", *d.Index, d.Part, *d.Replica, d.JobID, d.RunIndex)
@@ -130,8 +164,21 @@ func (t *Turn) Who() string {
 
 // What says in words what happened to it, or to the unit or group.
 func (t *Turn) What() string {
-	d := t.Record.Decision
-	if d == nil {
+	d, lost := t.Record.Decision, t.Lost
+	switch {
+	case lost != nil:
+		s := "was cancelled"
+		if lost.State == jobdb.JobFailed.String() {
+			s = "was rejected"
+		}
+		if lost.Ended != "" {
+			s += " at " + lost.Ended
+		}
+		if lost.Of > 1 {
+			s += fmt.Sprintf(", the first of %d", lost.Of)
+		}
+		return s
+	case d == nil:
 		return t.Record.Text
 	}
 	s := "failed at " + d.EventTime
@@ -143,7 +190,10 @@ func (t *Turn) What() string {
 
 // Why says why that followed, by the policies of the job and of its group; "": What says it.
 func (t *Turn) Why() string {
-	if t.Record.Decision == nil {
+	switch {
+	case t.Lost != nil:
+		return t.Record.Text
+	case t.Record.Decision == nil:
 		return ""
 	}
 	return t.Record.Decision.Reason
@@ -156,7 +206,7 @@ func (t *Turn) Effect() string {
 		all = append(all, plural.Of(uint64(t.Restarted), "member")+" started again")
 	}
 	if t.Stopped > 0 {
-		all = append(all, plural.Of(uint64(t.Stopped), "member")+" stopped")
+		all = append(all, plural.Of(uint64(t.Stopped), "member")+" told to stop")
 	}
 	return strings.Join(all, ", ")
 }
@@ -170,11 +220,20 @@ func (t *Turn) sentence() string {
 	return s
 }
 
-// RestartsUsed says how many restarts a group has used, of how many.
+// NewestGeneration is the highest generation of the group's units: each restart of a unit, by the group or as a gang by a retry of
+// a member, begins one.
+func (g *Group) NewestGeneration() (newest uint32) {
+	for i := range g.Parts {
+		for _, u := range g.Parts[i].Units {
+			newest = max(newest, u.Generation)
+		}
+	}
+	return newest
+}
+
+// RestartsUsed says how many restarts by its group policy a group has used, of how many. Retries of gangs are none of them.
 func (g *Group) RestartsUsed() string {
 	switch {
-	case g.Policy == "" && g.RestartsCounted == 0 && len(g.Parts) == 1 && len(g.Parts[0].Units) == 1:
-		return fmt.Sprint(g.Parts[0].Units[0].Generation) // a gang restarts by the policies of its members
 	case g.MaxRestarts == nil, *g.MaxRestarts == 0: // RestartsLimit says why
 		return fmt.Sprint(g.RestartsCounted)
 	}
@@ -187,7 +246,7 @@ func (g *Group) RestartsLimit() string {
 	case g.MaxRestarts == nil:
 		return "their limit is not known: the group is older than the rows"
 	case g.Policy == "":
-		return "the gang has no group policy, so only a retry of a member by its own retry policies restarts it"
+		return "the gang has no group policy; retries of members by their own retry policies restarted it " + plural.Of(uint64(g.NewestGeneration()), "time")
 	case *g.MaxRestarts == 0:
 		return "maxRestarts of group policy " + g.Policy + " is 0 or not set"
 	}
@@ -197,7 +256,7 @@ func (g *Group) RestartsLimit() string {
 // Ended is the turn by which a group or a unit of it failed last; nil: none did.
 func (s *GroupStory) Ended() *Turn {
 	for i := range slices.Backward(s.Turns) {
-		if t := &s.Turns[i]; t.Record.Decision != nil && !t.Record.Decision.Requeues() {
+		if t := &s.Turns[i]; t.Lost != nil || t.Record.Decision != nil && !t.Record.Decision.Requeues() {
 			return t
 		}
 	}
@@ -206,12 +265,7 @@ func (s *GroupStory) Ended() *Turn {
 
 // rows returns what became of the members in each generation.
 func (g *Group) rows(p *past) (rows []MemberRow) {
-	newest := uint32(0)
-	for i := range g.Parts {
-		for _, u := range g.Parts[i].Units {
-			newest = max(newest, u.Generation)
-		}
-	}
+	newest := g.NewestGeneration()
 	oldest := newest - min(newest, maxGenerations-1)
 	for i := range g.Parts {
 		for _, u := range g.Parts[i].Units {

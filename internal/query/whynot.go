@@ -137,7 +137,7 @@ func (s *Source) WhyNotOf(ctx context.Context, e *Explanation, outcome string) (
 		return nil, &NoAnswer{fmt.Sprintf("the policies were not asked about run %d of job %s (%s): %s; `refloatctl get group %s` says about which run to ask instead", d.RunIndex, d.JobID, d.Code, why, d.Member.Group)}
 	}
 	in := b.input()
-	if d.Budget != nil && d.Member == nil {
+	if d.Budget != nil {
 		var err error
 		if in.Budget, err = s.budgetOf(ctx, b); err != nil {
 			return nil, err

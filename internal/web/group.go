@@ -31,7 +31,7 @@ type groupPage struct {
 // turn is a turn of the story.
 type turn struct {
 	*query.Turn
-	Job, Explain, WhyNot string // addresses; "": no run failed
+	Job, Explain, WhyNot string // addresses; "": there is no member, or no run failed
 }
 
 func turnOf(g *query.Group, t *query.Turn) turn {
@@ -40,6 +40,8 @@ func turnOf(g *query.Group, t *query.Turn) turn {
 		explain := []string{"id", d.JobID, "partition", fmt.Sprint(g.Partition), "run", fmt.Sprint(d.RunIndex)}
 		out.Job, out.Explain = jobLink(g.Partition, d.JobID), link("/explain", explain...)
 		out.WhyNot = link("/explain", append(explain, "why-not", "Retry")...) + "#why-not"
+	} else if t.Lost != nil {
+		out.Job = jobLink(g.Partition, t.Lost.JobID)
 	}
 	return out
 }

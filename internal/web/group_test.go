@@ -74,7 +74,7 @@ func TestGroupPage(t *testing.T) {
 		for _, want := range []string{
 			"Failed member 17 of main/0 (job " + gangtest.Member(17) + ", run 1) failed at 2026-09-21T14:14:25Z on node gpu-17: exit code 139",
 			"no rule matched; the default action of policy infra fails the job; the unit failed (BackoffLimitExceeded), and no group policy with rules or maxRestarts applies: by default, the group fails with it",
-			fmt.Sprintf("%d members stopped", members-1), "1: the gang has no group policy, so only a retry of a member by its own retry policies restarts it",
+			fmt.Sprintf("%d members told to stop", members-1), "0: the gang has no group policy; retries of members by their own retry policies restarted it 1 time",
 			"on node gpu-3: Preempted", "rule preempted of policy infra retries the job, and with it the whole gang", fmt.Sprintf("%d members started again", members),
 		} {
 			if !strings.Contains(shown, want) {
@@ -84,6 +84,12 @@ func TestGroupPage(t *testing.T) {
 		_, stopped := ask(t, "GET", d.url+"/job?id="+gangtest.Member(20), "")
 		if want := "it was stopped because member 17 of main/0 (job " + gangtest.Member(17) + ", run 1) failed"; !strings.Contains(html.UnescapeString(stopped), want) {
 			t.Errorf("%d members: the page of a member that was stopped lacks %q", members, want)
+		}
+		_, lost := ask(t, "GET", d.url+"/group?queue=ml&set=run-7&name=kept", "")
+		for _, want := range []string{"<strong>member 1 of workers/0 (job kept-1)</strong> was cancelled at ", "a cancelled one is never restarted", `">The job</a></p>`} {
+			if !strings.Contains(html.UnescapeString(lost), want) {
+				t.Errorf("the page of a group that lost a member lacks %q:\n%s", want, lost)
+			}
 		}
 		// What would have changed it is one link away, and says the same as the command line.
 		to := regexp.MustCompile(`href="([^"]*why-not=Retry[^"]*)"`).FindStringSubmatch(body)

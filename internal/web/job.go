@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/whynot"
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -260,7 +262,8 @@ func (s *Site) explain(p *page) error {
 	if len(d.AvoidNodes) > 0 {
 		shown.Record = append(shown.Record, fact{"Nodes to avoid", strings.Join(d.AvoidNodes, ", "), ""})
 	}
-	if d.Policy != "" && d.Rule != "" && d.Rule != "default" {
+	counted := []policy.Code{policy.RuleRetry, policy.GangRetry, policy.RuleLimit, policy.PolicyLimit}
+	if slices.Contains(counted, d.Code) && d.LimitFrom != policy.FromNowhere && d.Rule != "default" { // its limit matters
 		shown.WhatIf = link("/whatif", "set", limitField(d.Policy, d.Rule)+"=2")
 	}
 	return p.show("explain", fmt.Sprintf("Run %d of job %s", run, clip(h.Job.JobID, 60)), "/jobs", shown)

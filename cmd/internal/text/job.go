@@ -303,7 +303,11 @@ func groupStory(w io.Writer, g *query.Group, p Place) error {
 			fmt.Fprintf(w, "  and %s more: %s\n", plural.Of(uint64(s.LeftOut), "end of a unit", "ends of units"), p.explainGroup(g.Queue, g.JobSet, g.Group))
 		}
 	}
-	if t := s.Ended(); t != nil && p.Policies {
+	switch t := s.Ended(); {
+	case t == nil:
+	case t.Lost != nil:
+		fmt.Fprintf(w, "  The job: refloatctl get job %s %s\n", show.Quoted(query.OneLine(t.Lost.JobID)), p.Flags)
+	case p.Policies:
 		d := t.Record.Decision
 		fmt.Fprintf(w, "  What would have changed it: refloatctl explain %s --run %d --why-not Retry %s\n", show.Quoted(query.OneLine(d.JobID)), d.RunIndex, p.Flags)
 	}

@@ -91,7 +91,7 @@ type Input struct {
 	Overrides []policyfile.Override
 	Failure   policy.Failure
 	Counts    policy.Counts
-	Budget    *Budget                   // nil: none was asked; of a member, it is not looked at
+	Budget    *Budget                   // nil: none was asked
 	Member    *projection.MemberFailure // with its unit and group as they were; nil: the job is in none
 }
 
@@ -105,7 +105,7 @@ func (in *Input) Evaluate() (policy.Verdict, *chain.GroupVerdict, error) {
 		}
 	}
 	if in.Member != nil {
-		v, unit := evaluator.JudgeMember(set.Set, &in.Failure, &in.Counts, in.Member)
+		v, unit := evaluator.JudgeMember(set.Set, &in.Failure, &in.Counts, in.Member, in.Budget.refuses(set.Set, in.Failure.Queue))
 		return v, unit, nil
 	}
 	v := set.Evaluate(&in.Failure, &in.Counts)

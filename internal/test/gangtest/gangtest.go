@@ -2,6 +2,7 @@
 package gangtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,6 +33,16 @@ spec:
   parts:
   - {name: workers, members: 4}
 ---
+apiVersion: refloat.github.io/v1
+kind: GroupPolicy
+metadata: {name: again}
+spec:
+  maxRestarts: 3
+  rules:
+  - {name: rest, action: RestartGroup}
+  parts:
+  - {name: workers, members: 2}
+---
 kind: RetrySettings
 spec: {defaultPolicyName: infra}
 `
@@ -41,7 +52,7 @@ func Member(i int) string { return fmt.Sprintf("01m7xn681y99tqr99gang%05d", i) }
 
 // Write records a gang of so many members, train: member 3 is preempted, so that the gang starts again; then member 17 exits with
 // 139, and a member that was stopped because of that is reported as failed. A group, pair, with the group policy training follows,
-// whose member 2 exits with 139.
+// whose member 2 exits with 139; a gang, lost, and a group, kept, with the group policy again, of each of which member 1 is cancelled.
 func Write(path string, members int) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -78,6 +89,14 @@ func Write(path string, members int) error {
 		publish(submit(fmt.Sprint("pair-", i), pair), lease(fmt.Sprint("pair-", i), 0, i))
 	}
 	publish(exit("pair-2", 0, 2, 139))
+	for _, annotations := range []map[string]string{
+		{events.AnnotationGangID: "lost", events.AnnotationGangCardinality: "2"},
+		{"refloat.github.io/group": "kept", "refloat.github.io/group-policy": "again", "refloat.github.io/part": "workers"},
+	} {
+		name := cmp.Or(annotations[events.AnnotationGangID], annotations["refloat.github.io/group"])
+		publish(submit(name+"-0", annotations), submit(name+"-1", annotations))
+		publish(&pb.Event{Event: &pb.Event_CancelledJob{CancelledJob: &pb.CancelledJob{JobId: name + "-1"}}})
+	}
 	return errors.Join(err, w.Close(), f.Close())
 }
 
