@@ -295,7 +295,9 @@ held back the most, and what the last one of them said of its window. Each parti
 			}
 			s.Do = []copied{
 				step("change it, with `apply`", "get", "budgets", name, "-o", "yaml"),
-				step("start a retry that it delayed", "start", "JOB", "--reason", "TEXT"),
+			}
+			if !budget.Refuse {
+				s.Do = append(s.Do, step("start a retry that it delayed", "start", "JOB", "--reason", "TEXT"))
 			}
 			return s, nil
 		})
