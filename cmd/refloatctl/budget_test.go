@@ -191,7 +191,11 @@ func TestGetBudgets(t *testing.T) {
 			if want := fmt.Sprintf("b %s %d %d %d %d %s", tt.permits, s.number("partition"), tt.used, tt.allowed, tt.left, s.text("asOf")); row != want {
 				t.Errorf("got  %q\nwant %q", row, want)
 			}
-			ctl(t, "explain", "budget", "b", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("%d used of %d, %d left", tt.used, tt.allowed, tt.left))
+			told := ctl(t, "explain", "budget", "b", "--data", data).exits(t, exitFine).prints(t, fmt.Sprintf("%d used of %d, %d left", tt.used, tt.allowed, tt.left), "it permits ", "for each first run; what is beyond that is ").out
+			if refuses := strings.Contains(tt.budget, "Refuse"); strings.Contains(told, "{") || strings.Contains(told, "start a retry that it delayed") == refuses {
+				t.Errorf("of a budget %s:\n%s", tt.budget, told)
+			}
+			ctl(t, "get", "budgets", "nope", "--data", data).prints(t, "RetryBudget nope does not exist: there is b")
 			if old := get("b", "--at", "1"); strings.Contains(old, s.text("asOf")) {
 				t.Errorf("of a generation, what is left now:\n%s", old)
 			}

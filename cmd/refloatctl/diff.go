@@ -229,7 +229,10 @@ func showGenerationsJSON(w io.Writer, c *query.PolicyChanges, decisions []query.
 
 func showGenerations(w io.Writer, c *query.PolicyChanges, decisions []query.DecisionsOf) error {
 	fmt.Fprintf(w, "generation %d against generation %d\n", c.To, c.From)
-	if len(c.Fields) == 0 {
+	switch {
+	case c.Single:
+		fmt.Fprintln(w, "there is only one generation: --from 0 compares it with what was before it")
+	case len(c.Fields) == 0:
 		fmt.Fprintln(w, equalPolicies)
 	}
 	err := showChanges(w, show.FormTable, c.Fields)

@@ -90,11 +90,13 @@ func TestDiffGenerations(t *testing.T) {
 		t.Errorf("what came later is in it:\n%s", ann.out)
 	}
 	both := ctl(t, "diff", "--from", "1", "--data", data).exits(t, exitFinding).prints(t, "generation 3 against generation 1\n", change, "removed  policy extra", "ann", "bob", "before generation 2 came → after generation 3;").out
-	ctl(t, "diff", "--from", "30000d", "--data", data).exits(t, exitUsage).prints(t, "--from the policies log begins after 19", "with generation 1 at 20")
+	ctl(t, "diff", "--from", "30000d", "--data", data).exits(t, exitUsage).prints(t, "--from 30000d: the policies log begins later, with generation 1 at 20")
 	ctl(t, "diff", "--from", "0s", "--data", data).exits(t, exitFine).prints(t, "generation 3 against generation 3\nthe policies are equal\n")
 	ctl(t, "diff", "--from", "0", "--to", "1", "--data", data).exits(t, exitFinding).prints(t, "added    policy infra", "eve")
 	ctl(t, "diff", "--from", "3", "--to", "1", "--data", data).exits(t, exitUsage).prints(t, "generation 1 is older than 3")
-	ctl(t, "diff", "--from", "4", "--data", data).exits(t, exitUsage).prints(t, "--from there is no generation 4")
+	ctl(t, "diff", "--from", "4", "--data", data).exits(t, exitUsage).prints(t, "--from 4: there is no generation 4")
+	ctl(t, "diff", "--from", "generation:3", "--data", data).exits(t, exitFine).prints(t, "generation 3 against generation 3\n")
+	ctl(t, "diff", "--from", "2200-01-01", "--data", data).exits(t, exitUsage).prints(t, `--from "2200-01-01" lies in the future`)
 	ctl(t, "diff", "--from", "1", "--to", "soon", "--data", data).exits(t, exitUsage).prints(t, "--to", "or a generation such as 7")
 	ctl(t, "diff", "--to", "1", "--data", data).exits(t, exitUsage).prints(t, "--to needs --from")
 	ctl(t, "diff", "--from", "1", testPolicies, testPolicies, "--data", data).exits(t, exitUsage).prints(t, "omit OLD, NEW and --log")
@@ -193,13 +195,46 @@ func TestWhatifOfGenerations(t *testing.T) {
 		t.Errorf("%s against %s", now.text("candidate"), now.text("against"))
 	}
 	for _, c := range []struct{ args, want string }{
-		{"--data " + data + " --policies generation:7", "generation: there is no generation 7"},
+		{"--data " + data + " --policies generation:7", "--policies generation:7: there is no generation 7"},
 		{"--data " + data + " --policies generation:x", "or a generation such as 7"},
-		{"--data " + data + " --policies generation:30000d", "the policies log begins after"},
+		{"--data " + data + " --policies generation:30000d", "the policies log begins later"},
+		{"--data " + data + " --policies now --against generation:", "--against generation:: which one?"},
+		{"--data " + data + " --policies generation:2200-01-01", "lies in the future"},
 		{"--data " + data + " --policies decided", "is no candidate"},
 		{"--log " + log + " --policies generation:1 --against " + path, "--log alone has no policies log"},
 		{"--log " + log + " --policies now --against " + path, "--log alone has no policies"},
 	} {
 		ctl(t, append([]string{"whatif"}, strings.Fields(c.args)...)...).exits(t, exitUsage).prints(t, c.want)
 	}
+	for path, want := range map[string]string{"1": "; did you mean generation:1?", "24h": "; did you mean generation:24h?", "nope": "\n"} {
+		ctl(t, "whatif", "--data", data, "--policies", path).exits(t, exitEnvironment).prints(t, "--policies "+path+": no such file or directory"+want)
+	}
+}
+
+// TestSimulateGenerations: generations of a policies log are candidates of a simulation, as their files are.
+func TestSimulateGenerations(t *testing.T) {
+	t.Parallel()
+	data, _ := withGenerations(t)
+	simulate := func(policies string, args ...string) result {
+		t.Helper()
+		return ctl(t, append([]string{"simulate", "--policies", policies, "--jobs", "50", "--seeds", "1"}, args...)...)
+	}
+	both := simulate("generation:1,now", "--data", data).exits(t, exitFine).prints(t, "generation 1", "generation 3")
+	files := simulate(testPolicies, "--data", data).exits(t, exitFine)
+	body := func(r result) string {
+		_, after, _ := strings.Cut(r.out, "\n")
+		return after
+	}
+	if one := simulate("generation:1", "--data", data).exits(t, exitFine); body(one) != body(files) || body(one) == body(both) {
+		t.Errorf("of generation 1:\n%s\nof its files:\n%s", one.out, files.out)
+	}
+	simulate("generation:1").exits(t, exitUsage).prints(t, "--data DIR or --server HOST:PORT is required")
+	simulate("generation:9", "--data", data).exits(t, exitUsage).prints(t, "--policies generation:9: there is no generation 9")
+	simulate("1").exits(t, exitEnvironment).prints(t, "did you mean generation:1?")
+}
+
+// TestOneGeneration: a comparison of the only generation with itself says so.
+func TestOneGeneration(t *testing.T) {
+	t.Parallel()
+	ctl(t, "diff", "--from", "1", "--data", drainedCopy(t)).exits(t, exitFine).prints(t, "there is only one generation: --from 0")
 }

@@ -259,6 +259,22 @@ the guard saw; and the causes of the newest failed runs there.`, func(*cobra.Com
 		})
 }
 
+// saysBudget says in a sentence what a retry budget permits.
+func saysBudget(b *policy.Budget) string {
+	of, beyond := "all queues together", "delayed"
+	if b.Queue != "" {
+		of = "queue " + b.Queue
+	}
+	if b.Refuse {
+		beyond = "refused"
+	}
+	if b.Shadow {
+		beyond += ", but in shadow: this is only counted"
+	}
+	return fmt.Sprintf("it permits %s, in each %s, %d retries and %s for each first run; what is beyond that is %s",
+		of, policyfile.Short(b.Window), b.Floor, policyfile.Thousandths(b.Ratio), beyond)
+}
+
 func newExplainBudget() *cobra.Command {
 	return explainProtection("budget", "NAME", "Explain what a retry budget granted, and what is left of it",
 		`Tell of a retry budget: what it says, how it decided of the newest decisions for which it was the one that
@@ -268,12 +284,13 @@ held back the most, and what the last one of them said of its window. Each parti
 			if err != nil {
 				return nil, err
 			}
-			s := &protectionStory{About: "Retry budget " + name, Now: []string{"it says " + summary(got)}}
+			s := &protectionStory{About: "Retry budget " + name}
 			set, err := query.SetOf([]*pb.Resource{got})
 			if err != nil {
 				return nil, err
 			}
 			budget := &set.Budgets()[0]
+			s.Now = append(s.Now, saysBudget(budget))
 			uses, err := usesOf(ctx, jobs, budget, got.Generation)
 			switch {
 			case err != nil:
@@ -295,7 +312,9 @@ held back the most, and what the last one of them said of its window. Each parti
 			}
 			s.Do = []copied{
 				step("change it, with `apply`", "get", "budgets", name, "-o", "yaml"),
-				step("start a retry that it delayed", "start", "JOB", "--reason", "TEXT"),
+			}
+			if !budget.Refuse {
+				s.Do = append(s.Do, step("start a retry that it delayed", "start", "JOB", "--reason", "TEXT"))
 			}
 			return s, nil
 		})

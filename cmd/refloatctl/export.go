@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,7 +130,7 @@ func (f *exportFlags) checkExport() (err error) {
 	if f.format == "" {
 		f.format = formatCSV
 		if f.out != "" {
-			f.format = strings.TrimPrefix(filepath.Ext(f.out), ".")
+			f.format = strings.ToLower(strings.TrimPrefix(filepath.Ext(f.out), "."))
 		}
 		if f.format != formatCSV && f.format != formatParquet {
 			return usageError{fmt.Errorf("--out %s: neither a .%s nor a .%s file: give one of these endings, or --format", f.out, formatCSV, formatParquet)}
@@ -156,6 +157,9 @@ func exportRows[R any](cmd *cobra.Command, f *exportFlags, read func(jobdb.Queri
 	out := cmd.OutOrStdout()
 	if f.out != "" {
 		file, failed := os.OpenFile(f.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(failed, fs.ErrExist) {
+			return fmt.Errorf("--out %s: there is such a file or directory already: give another name, or remove it", f.out)
+		}
 		if failed != nil {
 			return fmt.Errorf("export: %w", failed)
 		}

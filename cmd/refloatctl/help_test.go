@@ -73,6 +73,16 @@ func TestExportOfUnknownName(t *testing.T) {
 			t.Errorf("--out %s: it printed %s", name, printed)
 		}
 	}
+	taken := filepath.Join(t.TempDir(), "x.CSV")
+	if err := os.WriteFile(taken, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{{"--out", taken}, {"--out", filepath.Dir(taken), "--format", "csv"}} {
+		ctl(t, append([]string{"export", "jobs", "--data", "nowhere"}, more...)...).exits(t, exitEnvironment).prints(t, "--out "+more[1]+": there is such a file or directory already: give another name, or remove it")
+	}
+	if kept, err := os.ReadFile(taken); err != nil || string(kept) != "mine" {
+		t.Errorf("the file that was there: %q, %v", kept, err)
+	}
 	ctl(t, "export", "jobs", "--server", "127.0.0.1:1").exits(t, exitUsage).prints(t, "give --data DIR or --job-db URL instead of --server")
 }
 

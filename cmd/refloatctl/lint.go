@@ -37,7 +37,7 @@ a rule shadowed by an earlier one, a rule that can never match, a limit above th
 cap, a pattern that matches everything, a category that no executor reports
 (--categories FILE: one category or category/subcategory a line), a policy in a
 queue's list that never decides because of an earlier one. It reports only what it
-can prove; docs/policies.md lists all codes.
+can prove; docs/reference/fields.md lists all codes.
 
 Exit code 1 if there is an error or a warning; with --strict also for a note.`,
 		Example: `  refloatctl lint examples/policies

@@ -17,6 +17,7 @@ import (
 
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/cmd/internal/text"
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/query"
 	"github.com/refloat/refloat/internal/simulate"
 	simulatereport "github.com/refloat/refloat/internal/simulate/report"
@@ -31,6 +32,7 @@ type simulateFlags struct {
 	within                     time.Duration
 	output, html, save         string
 	simulateInputs
+	client // of generations
 }
 
 func newSimulate() *cobra.Command {
@@ -43,7 +45,7 @@ algorithm places and preempts them, runs fail by a failure model, nodes and zone
 outages, and the policies decide each failed run exactly as they would live. Shows what
 becomes of the jobs, how long they wait and take, and what the retries cost.
 
-Each path of --policies is a candidate. Under one seed all of them see the same jobs and
+Each path of --policies is a candidate, and so is a generation of the policies log. Under one seed all of them see the same jobs and
 the same luck; --seeds N repeats everything under N seeds and shows medians with confidence
 intervals, and whether candidates differ from the first one by more than chance.
 
@@ -80,7 +82,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them (required)")
+	flags.StringSliceVar(&f.policies, "policies", nil, "candidates: policy files or directories of them, or, with --data or --server, a generation such as generation:41 or generation:24h, or now (required)")
 	flags.StringArrayVar(&f.set, "set", nil, "field to change in a copy of every candidate, such as policies.infra.rules[lost].retryLimit=2; may be repeated")
 	flags.StringVar(&f.cluster, "cluster", "", "file of the cluster (default: a built-in one)")
 	flags.StringVar(&f.workload, "workload", "", "file of the workload (default: a built-in one)")
@@ -93,7 +95,8 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
 	flags.StringVar(&f.html, "html", "", "write a page with pictures to this file, too")
 	flags.StringArrayVar(&f.sweep, "sweep", nil, "compare candidates at several loads and rates of failures: load=0.5,1,2 or failures=0.5,1,2; may be repeated for both")
 	flags.StringVar(&f.save, "save", "", "write the jobs, runs and decisions of the first candidate under the first seed into a new job database, which export, get and top read with --job-db")
-	f.bind(cmd)
+	f.simulateInputs.bind(cmd)
+	f.client.bind(cmd)
 	addOutput(cmd, &f.output)
 	return cmd
 }
@@ -127,11 +130,13 @@ const seedsToCompare = 20
 func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	var candidates []simulate.Candidate
 	for _, path := range f.policies {
-		set, err := readPolicies(cmd, path)
+		p, err := candidatePolicies(cmd, "--policies", path, func(read func(context.Context, pb.PoliciesClient) error) error {
+			return f.reading(cmd.Context(), read)
+		})
 		if err != nil {
 			return err
 		}
-		candidates = append(candidates, simulate.Candidate{Name: path, Set: set})
+		candidates = append(candidates, simulate.Candidate(p))
 	}
 	if len(f.set) > 0 {
 		for _, c := range slices.Clone(candidates) {

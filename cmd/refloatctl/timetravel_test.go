@@ -59,7 +59,7 @@ func TestTimeTravel(t *testing.T) {
 		}
 	}
 	now := ctl(t, "get", "job", busiest, "--data", data).exits(t, exitFine).out
-	ctl(t, "get", "job", busiest, "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).prints(t, now)
+	ctl(t, "get", "job", busiest, "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitUsage).prints(t, "lies in the future")
 	ctl(t, "get", "job", busiest, "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitFinding).prints(t, "there was no job")
 	ctl(t, "get", "job", busiest, "--data", data, "--at", "1h").exits(t, exitFine).prints(t, now)
 	ctl(t, "get", "job", busiest, "--data", data, "--at", "20000d").exits(t, exitFinding).prints(t, "there was no job")
@@ -69,9 +69,9 @@ func TestTimeTravel(t *testing.T) {
 
 	newest := ctl(t, "get", "policies", "--data", data, "--generation", "1").exits(t, exitFine).out
 	ctl(t, "get", "policies", "--data", data, "--at", "1").exits(t, exitFine).prints(t, newest)
-	ctl(t, "get", "policies", "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitFine).prints(t, newest)
-	ctl(t, "get", "policies", "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitUsage).prints(t, "the policies log begins after 2000-01-01T00:00:00Z, with generation 1 at ")
-	ctl(t, "get", "policies", "--data", data, "--at", "24h").exits(t, exitUsage).prints(t, "the policies log begins after")
+	ctl(t, "get", "policies", "--data", data, "--at", "2100-01-01T00:00:00Z").exits(t, exitUsage).prints(t, "lies in the future")
+	ctl(t, "get", "policies", "--data", data, "--at", "2000-01-01T00:00:00Z").exits(t, exitUsage).prints(t, "--at 2000-01-01T00:00:00Z: the policies log begins later, with generation 1 at ")
+	ctl(t, "get", "policies", "--data", data, "--at", "24h").exits(t, exitUsage).prints(t, "the policies log begins later")
 	ctl(t, "get", "policies", "--data", data, "--at", "0s").exits(t, exitFine).prints(t, newest)
 	ctl(t, "get", "policies", "--data", data, "--at", "x").exits(t, exitUsage).prints(t, "want a duration such as 24h", "or a generation such as 7")
 	ctl(t, "get", "policies", "--data", data, "--at", "9").exits(t, exitUsage).prints(t, "there is no generation 9")

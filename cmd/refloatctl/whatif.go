@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -156,12 +157,18 @@ func (f *whatifFlags) readEvents(ctx context.Context, use func(audit.Logs) error
 
 func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	sets := map[string]query.Policies{}
-	for _, path := range append(slices.Clone(f.policies), f.against) {
+	for i, path := range append([]string{f.against}, f.policies...) {
 		if path == query.AgainstDecided || path == query.AgainstNow {
 			continue
 		}
+		flag := "--policies"
+		if i == 0 {
+			flag = "--against"
+		}
 		var err error
-		if sets[path], err = f.policySet(cmd, path); err != nil {
+		if sets[path], err = candidatePolicies(cmd, flag, path, func(read func(context.Context, pb.PoliciesClient) error) error {
+			return f.openGenerations(cmd, path, read)
+		}); err != nil {
 			return err
 		}
 	}
@@ -243,33 +250,40 @@ func (f *whatifFlags) answers() query.Answers {
 	}
 }
 
-// generationPrefix begins the name of a generation where policies may also be a path.
-const generationPrefix = "generation:"
-
-// policySet reads policies: files, or a generation of the policies log.
-func (f *whatifFlags) policySet(cmd *cobra.Command, path string) (p query.Policies, err error) {
-	text, ok := strings.CutPrefix(path, generationPrefix)
-	if !ok {
+// candidatePolicies reads the policies that a flag names: files, or a generation of the policies log, which open opens; "now" is the newest.
+func candidatePolicies(cmd *cobra.Command, flag, path string, open func(func(context.Context, pb.PoliciesClient) error) error) (p query.Policies, err error) {
+	if path != query.AgainstNow && !strings.HasPrefix(path, query.GenerationPrefix) {
 		p.Name = path
 		p.Set, err = readPolicies(cmd, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			hint := "no such file or directory"
+			if _, bad := query.Moment(path, time.Now()); bad == nil || !strings.ContainsFunc(path, func(r rune) bool { return r < '0' || r > '9' }) {
+				hint += fmt.Sprintf("; did you mean %s%s?", query.GenerationPrefix, path)
+			}
+			err = fmt.Errorf("%s %s: %s", flag, path, hint)
+		}
 		return p, err
 	}
-	read := func(ctx context.Context, c pb.PoliciesClient) error {
-		_, named, err := generations(ctx, c, map[string]string{generationPrefix: text})
+	return p, open(func(ctx context.Context, c pb.PoliciesClient) error {
+		_, named, err := generations(ctx, c, map[string]string{flag: strings.TrimPrefix(path, query.AgainstNow)})
 		if err != nil {
 			return err
 		}
-		p.Name = fmt.Sprintf("generation %d", named[generationPrefix])
-		p.Set, err = query.SetAt(ctx, policyReader{c}, named[generationPrefix])
+		p.Name = fmt.Sprintf("generation %d", named[flag])
+		p.Set, err = query.SetAt(ctx, policyReader{c}, named[flag])
 		return err
-	}
+	})
+}
+
+// openGenerations reads the policies log of a history.
+func (f *whatifFlags) openGenerations(cmd *cobra.Command, path string, read func(context.Context, pb.PoliciesClient) error) error {
 	switch {
 	case f.eventsOnly():
-		return p, usageError{fmt.Errorf("%s: --log alone has no policies log: give --decisions DIR beside it, or --data DIR", path)}
+		return usageError{fmt.Errorf("%s: --log alone has no policies log: give --decisions DIR beside it, or --data DIR", path)}
 	case f.onServer():
-		return p, f.remote.policies(cmd.Context(), read)
+		return f.remote.policies(cmd.Context(), read)
 	}
-	return p, f.readEvents(cmd.Context(), func(logs audit.Logs) error {
+	return f.readEvents(cmd.Context(), func(logs audit.Logs) error {
 		if logs.Policies == nil {
 			return usageError{fmt.Errorf("%s: there is no policies log: give --policies-log DIR", path)}
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -128,6 +129,15 @@ func (s *Service) Get(ctx context.Context, r *pb.GetRequest) (*pb.Resource, erro
 	return out, answer(err)
 }
 
+// some lists the first few of names.
+func some(names []string) string {
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 func (s *Service) notThere(ctx context.Context, snap *policylog.Snapshot, id policyfile.ID) error {
 	who, _ := s.Auth.Who(ctx) // is known
 	var names []string
@@ -136,10 +146,10 @@ func (s *Service) notThere(ctx context.Context, snap *policylog.Snapshot, id pol
 			names = append(names, other.Name)
 		}
 	}
-	if near := suggest.Nearest(id.Name, names); near != "" {
-		return status.Errorf(codes.NotFound, "%s does not exist: did you mean %s?", id, near)
+	if len(names) == 0 || id.Name == "" {
+		return status.Errorf(codes.NotFound, "%s does not exist", id)
 	}
-	return status.Errorf(codes.NotFound, "%s does not exist", id)
+	return status.Errorf(codes.NotFound, "%s does not exist: %s", id, suggest.Fix(id.Name, names, "there is "+some(names)))
 }
 
 func (s *Service) create(ctx context.Context, r *pb.CreateRequest) (*pb.Change, error) {

@@ -33,12 +33,12 @@ func publishedAt(m *eventlog.Message) int64 {
 	return m.Publish
 }
 
-// At returns the time that a text means (Moment), or the position that it is, as JobAt reads them. Errors: *Invalid.
+// At returns the time that a text means (pastMoment), or the position that it is, as JobAt reads them. Errors: *Invalid.
 func At(text string, now time.Time) (string, error) {
 	if _, err := eventlog.ParsePosition(text); err == nil || text == "" {
 		return text, nil
 	}
-	at, err := Moment(text, now)
+	at, err := pastMoment(text, now)
 	if err != nil {
 		return "", &Invalid{"at", fmt.Errorf("%w, or a position such as 12:345:6", err)}
 	}

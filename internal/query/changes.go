@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/refloat/refloat/internal/api/pb"
@@ -17,21 +18,28 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
+// GenerationPrefix begins the name of a generation where policies may also be files; elsewhere it may be left out.
+const GenerationPrefix = "generation:"
+
 // GenerationAt returns the generation of the policies that a text names: its number, or the newest that could be used at a time or a
-// duration ago (Moment). "" is the newest; 0 is what was before the first. history has all of them, newest first. Errors: *Invalid.
+// duration ago (pastMoment). "" is the newest; 0 is what was before the first. history has all of them, newest first. Errors: *Invalid.
 func GenerationAt(text string, history []*pb.Generation, now time.Time) (uint64, error) {
-	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+	named, prefixed := strings.CutPrefix(text, GenerationPrefix)
+	if n, err := strconv.ParseUint(named, 10, 64); err == nil {
 		if n > 0 && !slices.ContainsFunc(history, func(g *pb.Generation) bool { return g.Generation == n }) {
-			return 0, invalid("", "there is no generation %d: `refloatctl history` lists them", n)
+			return 0, invalid("", "%s: there is no generation %d: `refloatctl history` lists them", text, n)
 		}
 		return n, nil
 	}
-	at, err := Moment(text, now)
+	if prefixed && named == "" {
+		return 0, invalid("", "%s: which one? Give a number, a time, or a duration ago such as 24h", text)
+	}
+	at, err := pastMoment(named, now)
 	if err != nil {
 		return 0, &Invalid{Err: fmt.Errorf("%w, or a generation such as 7", err)}
 	}
 	for _, g := range history {
-		if g.Unusable == "" && (text == "" || g.Time.AsTime().UnixNano() <= at) {
+		if g.Unusable == "" && (named == "" || g.Time.AsTime().UnixNano() <= at) {
 			return g.Generation, nil
 		}
 	}
@@ -39,7 +47,7 @@ func GenerationAt(text string, history []*pb.Generation, now time.Time) (uint64,
 		return 0, invalid("", "no policies were published: the policies log is empty")
 	}
 	oldest := history[len(history)-1]
-	return 0, invalid("", "the policies log begins after %s, with generation %d at %s", seconds(at), oldest.Generation, seconds(oldest.Time.AsTime().UnixNano()))
+	return 0, invalid("", "%s: the policies log begins later, with generation %d at %s; 0 is what was before the first", text, oldest.Generation, seconds(oldest.Time.AsTime().UnixNano()))
 }
 
 // PolicyReader is where generations of the policies are read, as far as the caller may see them: the policy API.
@@ -79,6 +87,7 @@ func SetOf(resources []*pb.Resource) (*policyfile.Set, error) {
 // PolicyChanges is what changed from one generation of the policies to another.
 type PolicyChanges struct {
 	From, To      uint64
+	Single        bool // it is the only one, compared with itself
 	Before, After *policyfile.Set
 	Fields        []diff.Change
 	Made          []*pb.Generation // those after From, up to To, newest first
@@ -95,7 +104,7 @@ func ChangesBetween(ctx context.Context, read PolicyReader, history []*pb.Genera
 	if from > to {
 		return nil, invalid("", "generation %d is older than %d: compare the older one with the newer one", to, from)
 	}
-	c = &PolicyChanges{From: from, To: to}
+	c = &PolicyChanges{From: from, To: to, Single: from == to && len(history) == 1}
 	if c.Before, err = SetAt(ctx, read, from); err != nil {
 		return nil, err
 	}

@@ -33,14 +33,15 @@ func TestGenerationAt(t *testing.T) {
 	now := hour(1200).AsTime()
 	for text, want := range map[string]uint64{
 		"": 4, "0": 0, "1": 1, "3": 3, "4": 4, "0s": 4, "10h": 4, "11h": 2, "24h": 2, "5d": 1, "200h": 1,
-		"1970-02-19": 2, "1970-02-19T14:00:00Z": 4, "1970-02-19T13:59:59Z": 2, "2100-01-01": 4,
+		"1970-02-19": 2, "1970-02-19T14:00:00Z": 4, "1970-02-19T13:59:59Z": 2, "generation:2": 2, "generation:24h": 2, "generation:0": 0,
 	} {
 		if got, err := query.GenerationAt(text, threeGenerations(), now); err != nil || got != want {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"5": "there is no generation 5", "201h": "the policies log begins after 1970-02-11T15:00:00Z, with generation 1 at 1970-02-11T16:00:00Z",
+		"5": "there is no generation 5", "201h": "201h: the policies log begins later, with generation 1 at 1970-02-11T16:00:00Z; 0 is what was before the first",
+		"generation:5": "generation:5: there is no generation 5", "generation:": "generation:: which one?", "2100-01-01": `"2100-01-01" lies in the future`,
 		"yesterday": "or a generation such as 7", "-1": "want a duration",
 	} {
 		_, err := query.GenerationAt(text, threeGenerations(), now)

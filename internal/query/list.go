@@ -150,6 +150,15 @@ func Moment(text string, now time.Time) (int64, error) {
 	return at.UnixNano(), nil
 }
 
+// pastMoment is Moment, which must not lie in the future.
+func pastMoment(text string, now time.Time) (int64, error) {
+	at, err := Moment(text, now)
+	if err == nil && at > now.UnixNano() {
+		err = fmt.Errorf("%q lies in the future: want a duration such as 24h or 7d, or a time before %s", text, seconds(now.UnixNano()))
+	}
+	return at, err
+}
+
 // read reads one page, and returns the token of the next one; "": there is none.
 func (s *Source) read(ctx context.Context, list string, l *List, read func(jobdb.Queries, *Selection) ([]any, error)) (token string, err error) {
 	sel, err := l.Select(list)

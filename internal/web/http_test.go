@@ -490,12 +490,15 @@ func TestOverrides(t *testing.T) {
 	if _, body = ask(t, "GET", s.URL+"/generation?number=5", ""); !strings.Contains(body, "No longer: retries of all queues are killed") || strings.Contains(body, "No longer: retries of all queues after") {
 		t.Errorf("what the generation ended: %s", text(body))
 	}
+	if !strings.Contains(body, `href="/whatif?policies=generation%3A5"`) {
+		t.Errorf("generation 5 does not link to its what-if: %s", body)
+	}
 	_, newer := ask(t, "GET", s.URL+"/generation?number=5&against=1", "")
 	_, older := ask(t, "GET", s.URL+"/generation?number=1&against=5", "")
 	if got := text(newer); got != text(older) || !strings.Contains(got, "generation 5 against 1") || !strings.Contains(got, "Generations between them") || !strings.Contains(got, "No longer: retries of all queues are killed") || !strings.Contains(got, "No resource changed") {
 		t.Errorf("two generations, the newer first: %s\nthe older first: %s", got, text(older))
 	}
-	for against, want := range map[string]string{"99": "there is no generation 99", "soon": "or a generation such as 7", "20000d": "the policies log begins after"} {
+	for against, want := range map[string]string{"99": "there is no generation 99", "soon": "or a generation such as 7", "20000d": "the policies log begins later", "2200-01-01": "lies in the future"} {
 		if resp, body := ask(t, "GET", s.URL+"/generation?number=5&against="+against, ""); resp.StatusCode != 400 || !strings.Contains(body, want) {
 			t.Errorf("against %s: %d %s", against, resp.StatusCode, text(body))
 		}

@@ -263,6 +263,7 @@ type generationPage struct {
 	Made      table    // the generations between, if there are several
 	Before    string
 	After     string
+	Try       string // a what-if of it
 	Numbers   table  // of decisions before and after
 	Counted   string // what they are
 	Trend     *trend // around them
@@ -308,6 +309,7 @@ func (s *Site) generation(p *page) error {
 	if shown.Unused = g.Unusable; shown.Unused != "" {
 		return p.show("generation", title, "/policies", shown)
 	}
+	shown.Try = link("/whatif", "policies", query.GenerationPrefix+fmt.Sprint(number))
 	usable := slices.IndexFunc(h.Generations[i+1:], func(g *pb.Generation) bool { return g.Unusable == "" })
 	if usable >= 0 {
 		shown.Before = generationCell(h.Generations[i+1+usable].Generation).Link

@@ -1,14 +1,16 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/shadow"
 	"github.com/refloat/refloat/internal/audit/whatif"
@@ -97,7 +99,7 @@ func (s *Site) whatIf(p *page) error {
 	if err != nil {
 		return err
 	}
-	asked, err := shown.question(s.Now())
+	asked, err := s.question(p, shown)
 	var results []query.WhatIfResult
 	if err == nil {
 		results, err = s.Query.WhatIf(p.ctx, asked)
@@ -135,8 +137,30 @@ func (s *Site) whatIf(p *page) error {
 	return p.show("whatif", whatIfTitle, "/whatif", shown)
 }
 
-// question is what the form asks. Errors: *query.Invalid.
-func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
+// formPolicies reads policies of the form: as in a policy file of that name, or a generation. Errors: *query.Invalid, and those of the API.
+func (s *Site) formPolicies(p *page, name, text string) (given query.Policies, err error) {
+	if text = strings.TrimSpace(text); !strings.HasPrefix(text, query.GenerationPrefix) {
+		if given.Set, err = policyfile.Parse([]policyfile.File{{Name: name, Data: []byte(text)}}); err != nil {
+			err = &query.Invalid{Err: err}
+		}
+		return given, err
+	}
+	h, err := s.API.History(p.r.Context(), &pb.HistoryRequest{Limit: math.MaxInt32})
+	if err != nil {
+		return given, err
+	}
+	number, err := query.GenerationAt(text, h.Generations, s.Now())
+	if err != nil {
+		return given, err
+	}
+	given.Name = fmt.Sprintf("generation %d", number)
+	given.Set, err = query.SetAt(p.r.Context(), s.API, number)
+	return given, err
+}
+
+// question is what the form asks. Errors: *query.Invalid, and those of the API.
+func (s *Site) question(p *page, w *whatIfPage) (*query.WhatIf, error) {
+	now := s.Now()
 	asked := &query.WhatIf{Queue: w.Queue, Limit: whatIfJobs}
 	bad := func(format string, args ...any) (*query.WhatIf, error) {
 		return nil, &query.Invalid{Err: fmt.Errorf(format, args...)}
@@ -151,11 +175,11 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 		set = w.Rule + "=" + w.Limit + "\n" + set
 	}
 	if strings.TrimSpace(w.YAML) != "" {
-		candidate, err := policyfile.Parse([]policyfile.File{{Name: "policies", Data: []byte(w.YAML)}})
+		candidate, err := s.formPolicies(p, "policies", w.YAML)
 		if err != nil {
-			return bad("%w", err)
+			return nil, err
 		}
-		asked.Candidates, w.What = []query.Policies{{Set: candidate}}, "these policies"
+		asked.Candidates, w.What = []query.Policies{candidate}, cmp.Or(candidate.Name, "these policies")
 	}
 	for field := range strings.Lines(set) {
 		if field = strings.TrimSpace(field); field != "" {
@@ -169,11 +193,14 @@ func (w *whatIfPage) question(now time.Time) (*query.WhatIf, error) {
 	case w.Against == query.AgainstNow:
 		asked.Against = &query.Policies{}
 	default:
-		second, err := policyfile.Parse([]policyfile.File{{Name: "second", Data: []byte(w.Against)}})
-		if err != nil {
-			return bad("The policies to compare with: %w", err)
+		second, err := s.formPolicies(p, "second", w.Against)
+		if invalid := (*query.Invalid)(nil); errors.As(err, &invalid) {
+			return bad("The policies to compare with: %w", invalid.Err)
 		}
-		asked.Against = &query.Policies{Name: "the second candidate", Set: second}
+		if err != nil {
+			return nil, err
+		}
+		asked.Against = &query.Policies{Name: cmp.Or(second.Name, "the second candidate"), Set: second.Set}
 	}
 	if asked.From, err = query.Moment(w.From, now); err != nil {
 		return bad("From %w", err)
