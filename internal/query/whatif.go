@@ -95,6 +95,9 @@ func (r *WhatIfResult) Effects() []string {
 			text += fmt.Sprintf("; %s %s, which ran for %v", plural.Of(runs, "run"), would, time.Duration(seconds*float64(time.Second)).Round(time.Second))
 		}
 		list = append(list, text)
+		if *f == (whatif.Outcomes{}) { // retries of members whose group has another end by the other side
+			return
+		}
 		text = fmt.Sprintf("of the jobs that %s, %d succeeded after all, %d failed, %d were cancelled, %d are not over", of, f.Succeeded, f.Failed, f.Cancelled, f.Open)
 		if f.Unknown > 0 {
 			text += fmt.Sprintf("; %d ended without that retry: %s", f.Unknown, strings.Join(EstimateTexts(unknown), "; "))

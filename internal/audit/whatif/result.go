@@ -19,7 +19,8 @@ type Result struct {
 	// NotCompared failed runs happened after the histories of their job or group had parted.
 	NotCompared uint64 `json:"notCompared"`
 	// RetriesFewer were granted and would not have been. RetriesMore would be granted on the runs that took place:
-	// nobody knows how many more there would be behind a retry that did not.
+	// nobody knows how many more there would be behind a retry that did not. They are the retries of one side in Sides that are
+	// none of the other's: from that of what the candidate is compared with to its own, so many are more and fewer.
 	RetriesFewer uint64 `json:"retriesFewer"`
 	RetriesMore  uint64 `json:"retriesMoreAtLeast"`
 	// RunsFewer took place behind retries that only the other side grants, with their time as far as they have ended, and

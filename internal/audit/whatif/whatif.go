@@ -292,7 +292,7 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 
 // message decides a message by all sides and compares.
 func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
-	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, requests: x.requests}, actual, actual
+	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, logged: x.logged, requests: x.requests}, actual, actual
 	for i, side := range x.all() {
 		if err := side.step(form, m); err != nil {
 			return err
