@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -81,6 +82,9 @@ be read.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			if f.output == show.FormJSON && !cmd.Flags().Changed("jobs") {
+				f.jobs = math.MaxInt32 // what asks in JSON takes what it gets for all
+			}
 			return runWhatif(cmd, f)
 		},
 	}
@@ -92,7 +96,7 @@ be read.`,
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
 	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339), or this duration ago, such as 24h (default: all)")
 	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time, or this duration ago (default: its end)")
-	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list; -o json without this flag lists all (of a server: 1000, and next is the --skip of those that follow)")
 	cmd.Flags().IntVar(&f.skip, "skip", 0, "number of changed decisions to leave out before those listed, for the next page")
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: the newest)")
@@ -173,8 +177,8 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {
 		return fmt.Errorf("%w; if what was deleted is in an archive, give it with --archive DIR", err)
 	}
-	if bad, ok := errors.AsType[*query.Invalid](err); ok && bad.Param == "set" {
-		return usageError{fmt.Errorf("--set %w", bad.Err)}
+	if bad, ok := errors.AsType[*query.Invalid](err); ok && (bad.Param == "set" || bad.Param == "from") {
+		return usageError{fmt.Errorf("--%s %w", bad.Param, bad.Err)}
 	}
 	if err != nil {
 		return err

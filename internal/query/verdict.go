@@ -24,6 +24,12 @@ func judge(results []WhatIfResult) {
 
 // beside is what the candidate does beside what it is compared with.
 func (r *WhatIfResult) beside() string {
+	if r.Compared+r.Units == 0 {
+		if r.HistoryBegan == 0 {
+			return "nothing to compare: the history is empty"
+		}
+		return fmt.Sprintf("nothing to compare: no failed run lies in what is counted, of a history that begins %s and was read to %s", TimeText(r.HistoryBegan), TimeText(r.HistoryEnded))
+	}
 	if r.Differences() == 0 {
 		return "no difference: every failed run is decided alike"
 	}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/refloat/refloat/internal/audit"
@@ -75,10 +76,10 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	results := []WhatIfResult{
-		{Result: &whatif.Result{Candidate: "a", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 2}, {Retries: 5}}, Changed: 3}},
-		{Result: &whatif.Result{Candidate: "b", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}}},
-		{Result: &whatif.Result{Candidate: "c", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}, Changed: 1}},
-		{Result: &whatif.Result{Candidate: "d", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}, Changed: 2, RetriesMore: 1, RetriesFewer: 1}},
+		{Result: &whatif.Result{Compared: 9, Candidate: "a", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 2}, {Retries: 5}}, Changed: 3}},
+		{Result: &whatif.Result{Compared: 9, Candidate: "b", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}}},
+		{Result: &whatif.Result{Compared: 9, Candidate: "c", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}, Changed: 1}},
+		{Result: &whatif.Result{Compared: 9, Candidate: "d", Against: AgainstDecided, Sides: []whatif.Side{{Retries: 5}, {Retries: 5}}, Changed: 2, RetriesMore: 1, RetriesFewer: 1}},
 	}
 	judge(results)
 	for i, want := range []string{
@@ -93,5 +94,14 @@ func TestVerdict(t *testing.T) {
 		if got := Verdicts(results)[i]; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// TestEstimateTexts: kinds of which no job is expected to succeed are one line.
+func TestEstimateTexts(t *testing.T) {
+	t.Parallel()
+	got := EstimateTexts([]whatif.Estimate{{Jobs: 4, Of: 9, Basis: "a"}, {Jobs: 2, Succeeded: 1, Of: 2, Basis: "b"}, {Jobs: 1, Succeeded: 1, Of: 25, Basis: "c"}, {Jobs: 3, Basis: "d"}})
+	if want := []string{"d", "about 1.0 of 2 jobs would succeed: b", "about 0.0 of 5 jobs of 2 kinds would succeed"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

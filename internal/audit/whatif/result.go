@@ -44,6 +44,10 @@ type Result struct {
 	Jobs []Change `json:"jobs"`
 	Next int      `json:"next,omitempty"` // Options.Skip for the next page; 0: there is none
 
+	// HistoryBegan and HistoryEnded are when the first and the last message were published that were read, in Unix nanoseconds; 0: none was.
+	// The last one may be the first beyond Options.To.
+	HistoryBegan, HistoryEnded int64 `json:"-"`
+
 	rows  map[Row]uint64
 	rules map[ruleName]*RuleUse
 	// How many jobs of Ended and RunOn are unknown, by the retry that did not take place.
