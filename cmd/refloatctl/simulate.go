@@ -127,7 +127,7 @@ const seedsToCompare = 20
 func runSimulate(cmd *cobra.Command, f simulateFlags) error {
 	var candidates []simulate.Candidate
 	for _, path := range f.policies {
-		set, err := readPolicies(cmd, path)
+		set, err := readCandidate(cmd, path)
 		if err != nil {
 			return err
 		}

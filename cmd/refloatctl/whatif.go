@@ -255,7 +255,7 @@ func (f *whatifFlags) policySet(cmd *cobra.Command, path string) (p query.Polici
 	text, ok := strings.CutPrefix(path, generationPrefix)
 	if !ok {
 		p.Name = path
-		p.Set, err = readPolicies(cmd, path)
+		p.Set, err = readCandidate(cmd, path)
 		return p, err
 	}
 	read := func(ctx context.Context, c pb.PoliciesClient) error {

@@ -71,6 +71,11 @@ func TestWhatifSame(t *testing.T) {
 		inProcess(t, append([]string{"whatif", "--data", data, "--set", "settings.globalMaxRetries=1"}, strings.Fields(at)...)...).exits(t, exitFine).
 			prints(t, "nothing to compare: no failed run lies in what is counted, of a history that begins 20")
 	}
+	infra := filepath.Join(examplesDir, "infra.yaml")
+	inProcess(t, "whatif", "--data", data, "--policies", infra).exits(t, exitFinding).prints(t, "warning: "+infra+": no Queue names a policy")
+	if out := inProcess(t, "whatif", "--data", data, "--policies", examplesDir); strings.Contains(out.err, "warning") {
+		t.Error(out.err)
+	}
 	var all query.WhatIfResult
 	if err := json.Unmarshal([]byte(inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1", "-o", "json").exits(t, exitFinding).out), &all); err != nil {
 		t.Fatal(err)
