@@ -143,6 +143,15 @@ func readPolicies(cmd *cobra.Command, paths ...string) (*policyfile.Set, error) 
 	return set, err
 }
 
+// readCandidate reads the policies of a candidate, and warns if no queue has one of them.
+func readCandidate(cmd *cobra.Command, path string) (*policyfile.Set, error) {
+	set, err := readPolicies(cmd, path)
+	if err == nil && set.Unnamed() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: no Queue names a policy and there is no defaultPolicyName, so at most jobs that select one have any: did you mean the directory with all files?\n", path)
+	}
+	return set, err
+}
+
 // printedProblems prints problems of policy files, which are a finding.
 func printedProblems(cmd *cobra.Command, problems policyfile.Problems) error {
 	for _, p := range problems {

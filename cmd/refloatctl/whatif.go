@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,6 +83,9 @@ be read.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			if f.output == show.FormJSON && !cmd.Flags().Changed("jobs") {
+				f.jobs = math.MaxInt32 // what asks in JSON takes what it gets for all
+			}
 			return runWhatif(cmd, f)
 		},
 	}
@@ -93,7 +97,7 @@ be read.`,
 	cmd.Flags().StringVar(&f.queue, "queue", "", "count only failed runs of this queue (default: all)")
 	cmd.Flags().StringVar(&f.from, "from", "", "count only failed runs from this time on (RFC 3339), or this duration ago, such as 24h (default: all)")
 	cmd.Flags().StringVar(&f.to, "to", "", "end the history at this time, or this duration ago (default: its end)")
-	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 20, "maximum number of changed decisions to list; -o json without this flag lists all (of a server: 1000, and next is the --skip of those that follow)")
 	cmd.Flags().IntVar(&f.skip, "skip", 0, "number of changed decisions to leave out before those listed, for the next page")
 	cmd.Flags().IntVar(&f.parallel, "parallel", runtime.GOMAXPROCS(0), "number of partitions to decide at once")
 	cmd.Flags().Uint32Var(&f.semantics, "semantics", 0, "with --log alone: version of the decision semantics (default: the newest)")
@@ -180,8 +184,8 @@ func runWhatif(cmd *cobra.Command, f whatifFlags) error {
 	if errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, chain.ErrMissing) {
 		return fmt.Errorf("%w; if what was deleted is in an archive, give it with --archive DIR", err)
 	}
-	if bad, ok := errors.AsType[*query.Invalid](err); ok && bad.Param == "set" {
-		return usageError{fmt.Errorf("--set %w", bad.Err)}
+	if bad, ok := errors.AsType[*query.Invalid](err); ok && (bad.Param == "set" || bad.Param == "from") {
+		return usageError{fmt.Errorf("--%s %w", bad.Param, bad.Err)}
 	}
 	if err != nil {
 		return err
@@ -254,7 +258,7 @@ func (f *whatifFlags) answers() query.Answers {
 func candidatePolicies(cmd *cobra.Command, flag, path string, open func(func(context.Context, pb.PoliciesClient) error) error) (p query.Policies, err error) {
 	if path != query.AgainstNow && !strings.HasPrefix(path, query.GenerationPrefix) {
 		p.Name = path
-		p.Set, err = readPolicies(cmd, path)
+		p.Set, err = readCandidate(cmd, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			hint := "no such file or directory"
 			if _, bad := query.Moment(path, time.Now()); bad == nil || !strings.ContainsFunc(path, func(r rune) bool { return r < '0' || r > '9' }) {

@@ -67,6 +67,22 @@ func TestWhatifSame(t *testing.T) {
 	if strings.Contains(versus, "DECIDED") || strings.Contains(versus, ": decided ") {
 		t.Errorf("what candidates would decide is shown as what was decided: %s", versus)
 	}
+	for _, at := range []string{"--from 2100-01-01", "--to 2020-01-01"} {
+		inProcess(t, append([]string{"whatif", "--data", data, "--set", "settings.globalMaxRetries=1"}, strings.Fields(at)...)...).exits(t, exitFine).
+			prints(t, "nothing to compare: no failed run lies in what is counted, of a history that begins 20")
+	}
+	infra := filepath.Join(examplesDir, "infra.yaml")
+	inProcess(t, "whatif", "--data", data, "--policies", infra).exits(t, exitFinding).prints(t, "warning: "+infra+": no Queue names a policy")
+	if out := inProcess(t, "whatif", "--data", data, "--policies", examplesDir); strings.Contains(out.err, "warning") {
+		t.Error(out.err)
+	}
+	var all query.WhatIfResult
+	if err := json.Unmarshal([]byte(inProcess(t, "whatif", "--data", data, "--set", "settings.globalMaxRetries=1", "-o", "json").exits(t, exitFinding).out), &all); err != nil {
+		t.Fatal(err)
+	}
+	if n := uint64(len(all.Jobs)); n <= 20 || n != all.Differences() || all.Next != 0 {
+		t.Errorf("%d of %d changes, next %d", n, all.Differences(), all.Next)
+	}
 	two := inProcess(t, "whatif", "--data", data, "--policies", testPolicies+","+examplesDir, "-o", "json", "--jobs", "1").exits(t, exitFinding).out
 	if lines := strings.Count(two, "\n"); lines != 2 || !strings.Contains(two, `"next":1`) {
 		t.Errorf("%d lines: %.500s", lines, two)
@@ -83,6 +99,7 @@ func TestWhatifUsage(t *testing.T) {
 		{"whatif --log x --against y --set a=b", "give --policies PATH"},
 		{"whatif --data x --set a=b --jobs -1", "use 0 or more"},
 		{"whatif --data x --set a=b --from yesterday", "or a time such as"},
+		{"whatif --data " + drainedData(t) + " --set a=b --from 1h --to 2h", "nothing lies between"},
 		{"whatif --data x --set a=b --semantics 2", "omit it"},
 		{"whatif --data x --set a=b -o yaml", `-o "yaml"`},
 		{"whatif --data " + drainedData(t) + " --set policies.infra.rules[none].retryLimit=1", `there is no "none"`},

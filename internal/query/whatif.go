@@ -95,6 +95,9 @@ func (r *WhatIfResult) Effects() []string {
 			text += fmt.Sprintf("; %s %s, which ran for %v", plural.Of(runs, "run"), would, time.Duration(seconds*float64(time.Second)).Round(time.Second))
 		}
 		list = append(list, text)
+		if *f == (whatif.Outcomes{}) { // retries of members whose group has another end by the other side
+			return
+		}
 		text = fmt.Sprintf("of the jobs that %s, %d succeeded after all, %d failed, %d were cancelled, %d are not over", of, f.Succeeded, f.Failed, f.Cancelled, f.Open)
 		if f.Unknown > 0 {
 			text += fmt.Sprintf("; %d ended without that retry: %s", f.Unknown, strings.Join(EstimateTexts(unknown), "; "))
@@ -112,9 +115,19 @@ func (r *WhatIfResult) Effects() []string {
 // maxEstimates is the number of estimates that are told apart for people.
 const maxEstimates = 5
 
-// EstimateTexts say how many jobs may succeed by retries that did not take place, with what that is based on.
+// EstimateTexts say how many jobs may succeed by retries that did not take place, with what that is based on. Kinds of which each is
+// rounded to none are one text.
 func EstimateTexts(estimates []whatif.Estimate) (list []string) {
 	shown := slices.SortedStableFunc(slices.Values(estimates), func(a, b whatif.Estimate) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	vain, expected, kinds := uint64(0), 0., len(shown)
+	shown = slices.DeleteFunc(shown, func(e whatif.Estimate) bool {
+		none := e.Of > 0 && e.Expected() < .05 // which is 0.0 below
+		if none {
+			vain, expected = vain+e.Jobs, expected+e.Expected()
+		}
+		return none
+	})
+	kinds -= len(shown)
 	for _, e := range shown[:min(len(shown), maxEstimates)] {
 		text := e.Basis
 		if e.Of > 0 {
@@ -128,6 +141,9 @@ func EstimateTexts(estimates []whatif.Estimate) (list []string) {
 			jobs += e.Jobs
 		}
 		list = append(list, fmt.Sprintf("%s of %s more", plural.Of(jobs, "job"), plural.Of(len(more), "kind")))
+	}
+	if vain > 0 {
+		list = append(list, fmt.Sprintf("about %.1f of %s of %s would succeed", expected, plural.Of(vain, "job"), plural.Of(kinds, "kind")))
 	}
 	return list
 }
@@ -302,6 +318,9 @@ func (s *Source) WhatIf(ctx context.Context, w *WhatIf) (results []WhatIfResult,
 	}
 	if w.Limit < 0 || w.Skip < 0 {
 		return nil, invalid("", "limit %d, skip %d: want 0 or more", w.Limit, w.Skip)
+	}
+	if w.From != 0 && w.To != 0 && w.From > w.To {
+		return nil, invalid("from", "%s is after the end, %s: nothing lies between", TimeText(w.From), TimeText(w.To))
 	}
 	if s.Logs == nil {
 		return nil, ErrNoLogs

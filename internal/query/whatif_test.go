@@ -81,8 +81,9 @@ func TestWhatIfRefuses(t *testing.T) {
 	}}
 	one := []query.Policies{{Set: policyfile.Empty()}}
 	for param, asked := range map[string]*query.WhatIf{
-		"":    {},
-		"set": {Candidates: one, Set: []string{"policies.none.rules[oom].retryLimit=2"}},
+		"":     {},
+		"from": {Candidates: one, From: 2e9, To: 1e9},
+		"set":  {Candidates: one, Set: []string{"policies.none.rules[oom].retryLimit=2"}},
 	} {
 		_, err := s.WhatIf(t.Context(), asked)
 		if bad, ok := errors.AsType[*query.Invalid](err); !ok || bad.Param != param {

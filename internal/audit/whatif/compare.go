@@ -48,6 +48,7 @@ type message struct {
 	seq      *events.Sequence
 	at       int64 // the time of its latest event
 	actual   []entry
+	logged   bool              // there is a decision log, which actual is of
 	causes   map[string]string // of the runs that failed, by run
 	requests *requests         // of the jobs of the partition
 }
@@ -87,6 +88,8 @@ func (m *message) groupParts(v *Verdict, e *entry) bool {
 func (c *comparison) message(m *message, actual, candidate []entry) {
 	c.now = max(c.now, m.at)
 	c.follow(m.seq)
+	c.result.RetriesFewer += granted(actual, candidate)
+	c.result.RetriesMore += granted(candidate, actual)
 	for i := range candidate {
 		if p := c.partedOf(&candidate[i]); p != nil && p.more {
 			c.after(m, p, &candidate[i])
@@ -113,6 +116,19 @@ func (c *comparison) message(m *message, actual, candidate []entry) {
 			c.entry(m, &none, e)
 		}
 	}
+}
+
+// granted counts the retries on failed runs that one side counts and the other does not.
+func granted(one, other []entry) (n uint64) {
+	for i := range one {
+		if !one[i].grants {
+			continue
+		}
+		if e := find(other, &one[i]); e == nil || !e.grants {
+			n++
+		}
+	}
+	return n
 }
 
 // timeOf is the time of a message: that of its latest event.
@@ -201,7 +217,7 @@ func (c *comparison) part(m *message, r, other *entry, counted bool) {
 		if p.fewer {
 			grants = &r.verdict
 		}
-		c.retry(p, m, r, grants)
+		p.due, p.kind = grants.retryAfter, grants.retryKind(m.cause(r))
 		if m.seq != nil {
 			for i := range m.seq.Events {
 				if ev := &m.seq.Events[i]; ev.JobID == r.job() {
@@ -219,18 +235,6 @@ func (c *comparison) part(m *message, r, other *entry, counted bool) {
 	}
 	if len(c.parted) > c.sweepAt {
 		c.sweep(r.time)
-	}
-}
-
-// retry counts a retry of a failed run that only one side grants, by its verdict.
-func (c *comparison) retry(p *parted, m *message, r *entry, v *Verdict) {
-	p.due, p.kind = v.retryAfter, v.retryKind(m.cause(r))
-	switch {
-	case !p.counted:
-	case p.fewer:
-		c.result.RetriesFewer++
-	default:
-		c.result.RetriesMore++
 	}
 }
 
@@ -255,7 +259,7 @@ func (c *comparison) after(m *message, p *parted, r *entry) {
 	case !p.followed(), r.verdict.Shadow:
 	case retried(&r.verdict):
 		p.ended = p.ended || m.failed(r)
-		c.retry(p, m, r, &r.verdict)
+		p.due, p.kind = r.verdict.retryAfter, r.verdict.retryKind(m.cause(r))
 	default:
 		c.over(p, &c.outcomes(p).Failed)
 	}

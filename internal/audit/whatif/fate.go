@@ -112,8 +112,9 @@ func (f *fates) message(m *message, decided []entry) {
 // decided follows a decision of the side.
 func (f *fates) decided(m *message, e *entry) {
 	group := e.groupKey()
-	if end := f.groups[group]; end != nil {
-		end.at = m.at
+	parted := f.groups[group] != nil // before
+	if parted {
+		f.groups[group].at = m.at
 	} else if group != "" && !f.history && m.groupParts(&e.verdict, e) {
 		f.groups[group] = &ending{fails: e.verdict.action == policy.FailGroup, kind: e.verdict.retryKind(m.cause(e)), at: m.at}
 	}
@@ -127,6 +128,7 @@ func (f *fates) decided(m *message, e *entry) {
 	}
 	t.at = m.at
 	if t.over {
+		f.grant(t, m, e, parted)
 		return
 	}
 	f.ran(t, e.run[1], m.at)
@@ -139,13 +141,21 @@ func (f *fates) decided(m *message, e *entry) {
 	t.retried = retried(&e.verdict)
 	failed := m.failed(e)
 	t.ended = t.ended || failed
+	f.grant(t, m, e, parted)
 	switch {
 	case f.groups[group] != nil:
 		f.over(t, nil)
-	case t.retried && t.counted:
-		f.side.Retries++
+	case t.retried:
 	case e.verdict.fails() && !failed && !f.history: // else the history shows what followed
 		f.over(t, &f.side.Failed)
+	}
+}
+
+// grant counts a retry. What a side decides on the members of a group after this has parted is not about what happened, unless
+// nobody knows what was decided: without a decision log, every end and restart of a group parts it.
+func (f *fates) grant(t *fate, m *message, e *entry, parted bool) {
+	if e.grants = t.counted && retried(&e.verdict) && (!t.over && !parted || parted && !m.logged); e.grants {
+		f.side.Retries++
 	}
 }
 

@@ -19,7 +19,8 @@ type Result struct {
 	// NotCompared failed runs happened after the histories of their job or group had parted.
 	NotCompared uint64 `json:"notCompared"`
 	// RetriesFewer were granted and would not have been. RetriesMore would be granted on the runs that took place:
-	// nobody knows how many more there would be behind a retry that did not.
+	// nobody knows how many more there would be behind a retry that did not. They are the retries of one side in Sides that are
+	// none of the other's: from that of what the candidate is compared with to its own, so many are more and fewer.
 	RetriesFewer uint64 `json:"retriesFewer"`
 	RetriesMore  uint64 `json:"retriesMoreAtLeast"`
 	// RunsFewer took place behind retries that only the other side grants, with their time as far as they have ended, and
@@ -42,6 +43,10 @@ type Result struct {
 	// Jobs are the changes, in order of partition and position, from Skip on.
 	Jobs []Change `json:"jobs"`
 	Next int      `json:"next,omitempty"` // Options.Skip for the next page; 0: there is none
+
+	// HistoryBegan and HistoryEnded are when the first and the last message were published that were read, in Unix nanoseconds; 0: none was.
+	// The last one may be the first beyond Options.To.
+	HistoryBegan, HistoryEnded int64 `json:"-"`
 
 	rows  map[Row]uint64
 	rules map[ruleName]*RuleUse

@@ -90,6 +90,9 @@ func TestSidesAddUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if r := results[0]; r.Sides[1].Retries+r.RetriesMore != r.Sides[0].Retries+r.RetriesFewer {
+				t.Errorf("seed %d: %d more retries and %d fewer, from %d to %d", seed, r.RetriesMore, r.RetriesFewer, r.Sides[1].Retries, r.Sides[0].Retries)
+			}
 			all := map[string]whatif.Side{}
 			for _, s := range results[0].Sides {
 				all[s.Name] = s

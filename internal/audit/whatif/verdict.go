@@ -67,6 +67,7 @@ type entry struct {
 	group      string // "": no member of one
 	time       int64
 	decided    bool
+	grants     bool // a retry that the side of the entry counts
 }
 
 func (e *entry) job() string { return e.run[0] }

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,10 @@ func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
 		r.Candidate, r.Against = o.Candidates[i].Name, "decided"
 		for p := range n {
 			r.merge(parts[p].compared[i].result)
+			if began := parts[p].began; began != 0 && (r.HistoryBegan == 0 || began < r.HistoryBegan) {
+				r.HistoryBegan = began
+			}
+			r.HistoryEnded = max(r.HistoryEnded, parts[p].ended)
 		}
 		r.Sides = []Side{sideOf(parts, history, r.Candidate, func(x *pass) *side { return x.sides[i] })}
 		if o.Against != nil {
@@ -173,6 +178,8 @@ type pass struct {
 	history   *fates
 	requests  *requests
 	messages  uint64
+	began     int64 // when the first message was published; 0: there is none
+	ended     int64 // the latest
 }
 
 func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass, err error) {
@@ -257,7 +264,12 @@ func (x *pass) all() []*side {
 	return append([]*side{x.against}, x.sides...)
 }
 
-func (x *pass) isLater(m *eventlog.Message) bool { return x.o.To != 0 && m.OriginPublish() > x.o.To }
+// isLater reports whether a message is beyond what is read.
+func (x *pass) isLater(m *eventlog.Message) bool {
+	at := m.OriginPublish()
+	x.began, x.ended = cmp.Or(x.began, at), max(x.ended, at)
+	return x.o.To != 0 && at > x.o.To
+}
 
 // events passes over events alone.
 func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
@@ -292,7 +304,7 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 
 // message decides a message by all sides and compares.
 func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
-	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, requests: x.requests}, actual, actual
+	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, logged: x.logged, requests: x.requests}, actual, actual
 	for i, side := range x.all() {
 		if err := side.step(form, m); err != nil {
 			return err

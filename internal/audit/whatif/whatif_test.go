@@ -219,6 +219,9 @@ func TestFollowersPartWithTheirGroup(t *testing.T) {
 	if r := results[0]; r.Changed != 1 || r.NotCompared != 2 {
 		t.Errorf("%d changed and %d not compared, want 1 and 2: %+v", r.Changed, r.NotCompared, r)
 	}
+	if r := results[0]; r.RetriesMore != 1 || r.RetriesFewer != 0 || r.Sides[0].Retries != 1 || r.Sides[1].Retries != 0 {
+		t.Errorf("the restart of the group is one retry: %+v", r)
+	}
 }
 
 // TestUntilTheyPart compares the first change of every job with a second opinion: a job

@@ -46,6 +46,12 @@ func Empty() *Set { return build(&content{}) }
 // comments and order.
 func (s *Set) Canonical() []byte { return s.content.canonical() }
 
+// Unnamed reports whether the set has policies, and no queue or default names one: only jobs that select one have it.
+func (s *Set) Unnamed() bool {
+	return len(s.content.policies) > 0 && s.content.settings.DefaultPolicyName == "" &&
+		!slices.ContainsFunc(s.content.bindings, func(b *binding) bool { return len(b.RetryPolicies) > 0 })
+}
+
 // build makes a Set of content without faults.
 func build(c *content) *Set {
 	slices.SortFunc(c.policies, func(a, b *compiled) int { return cmp.Compare(a.Name, b.Name) })
