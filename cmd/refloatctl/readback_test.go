@@ -179,7 +179,7 @@ const groupSentence = `the unit (?:failed \((?P<unitReason>[A-Za-z]+)\)|(?P<succ
 	`|` + perGroup + ` fails the group` +
 	`|` + perGroup + ` leaves it failed and halts the group: nothing that is held is started any more` +
 	`|stays failed, though no rule says so: [^;]+; the rest of the group goes on` +
-	`|` + perGroup + ` leaves it failed; the rest of the group goes on)` +
+	`|` + perGroup + ` leaves it failed(?:: too few members are left, and a unit with a cancelled member is never restarted)?; the rest of the group goes on)` +
 	`(?P<keep>, without the members that succeeded)?(?P<noted>; nothing of that is done: the queue is in shadow, or retries are not enabled)?)?`
 
 // waiting is when and where a retry runs.

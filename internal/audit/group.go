@@ -173,12 +173,14 @@ func GroupSentence(v *chain.GroupVerdict, why string) string {
 		s += rule + " fails the group"
 	case v.Action == policy.Halt:
 		s += rule + " leaves it failed and halts the group: nothing that is held is started any more"
-	case v.Reason == policy.MemberCancelled:
-		s += rule + " cannot restart it: too few members are left, and a cancelled one is never restarted; other units go on"
-	case v.Rule == "": // no default leaves a unit failed
+	case v.Rule == "" && v.Reason != policy.MemberCancelled: // no default leaves a unit failed
 		s += "stays failed, though no rule says so: " + cmp.Or(why, whyNotRestartedUnknown) + "; the rest of the group goes on"
 	default:
-		s += rule + " leaves it failed; the rest of the group goes on"
+		s += rule + " leaves it failed"
+		if v.Reason == policy.MemberCancelled { // also by a rule that restarts units
+			s += ": too few members are left, and a unit with a cancelled member is never restarted"
+		}
+		s += "; the rest of the group goes on"
 	}
 	if v.Action.Restarts() && v.Keep {
 		s += ", without the members that succeeded"
