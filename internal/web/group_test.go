@@ -86,7 +86,7 @@ func TestGroupPage(t *testing.T) {
 			t.Errorf("%d members: the page of a member that was stopped lacks %q", members, want)
 		}
 		_, lost := ask(t, "GET", d.url+"/group?queue=ml&set=run-7&name=kept", "")
-		for _, want := range []string{"<strong>member 1 of workers/0 (job kept-1)</strong> was cancelled at ", "a cancelled one is never restarted", `">The job</a></p>`} {
+		for _, want := range []string{"<strong>member 1 of workers/0 (job kept-1)</strong> was cancelled at ", "a unit with a cancelled member is never restarted", `">The job</a></p>`} {
 			if !strings.Contains(html.UnescapeString(lost), want) {
 				t.Errorf("the page of a group that lost a member lacks %q:\n%s", want, lost)
 			}

@@ -128,7 +128,7 @@ func (s *Site) router() map[string]route {
 		"/policies":   {get: s.policies},
 		"/policy":     {get: s.policy, query: []string{"kind", "name"}},
 		"/generation": {get: s.generation, query: []string{"number", "against"}},
-		"/whatif":     {get: s.whatIfForm, post: s.whatIf, query: []string{"rule", "limit", "set", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "against", "queue", "from", "to"}},
+		"/whatif":     {get: s.whatIfForm, post: s.whatIf, query: []string{"rule", "limit", "set", "policies", "queue", "from", "to"}, form: []string{"rule", "limit", "set", "policies", "against", "queue", "from", "to"}},
 		"/shadow":     {get: s.shadow, query: []string{"queue", "since"}},
 		"/partitions": {get: s.partitions},
 		"/overrides":  {get: s.overrides, post: s.override, query: []string{"do", "queue", "all", "category", "subcategory", "reason", "for", "done"}, form: []string{"do", "queue", "all", "category", "subcategory", "reason", "for", "request", "confirm"}, stops: true},
