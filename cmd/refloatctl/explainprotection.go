@@ -291,23 +291,19 @@ held back the most, and what the last one of them said of its window. Each parti
 			}
 			budget := &set.Budgets()[0]
 			s.Now = append(s.Now, saysBudget(budget))
-			uses, err := usesOf(ctx, jobs, budget, got.Generation)
+			uses, err := query.UsesOfBudget(ctx, jobs, budget, got.Generation)
 			switch {
 			case err != nil:
 				s.Now = append(s.Now, "what it decided is not known: "+err.Error())
-			case len(uses.last) == 0:
-				s.Now = append(s.Now, fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(uses.asked, "decision")))
+			case uses.Last == nil:
+				s.Now = append(s.Now, fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(uses.Asked, "decision")))
 			default:
-				last := uses.last[0]
+				last := uses.Last
 				s.Now = append(s.Now,
-					fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(uses.asked, "decision"), uses.effects[policy.BudgetGranted.String()], uses.effects[policy.BudgetDelayed.String()], uses.effects[policy.BudgetExhausted.String()]),
+					fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(uses.Asked, "decision"), uses.Effects[policy.BudgetGranted.String()], uses.Effects[policy.BudgetDelayed.String()], uses.Effects[policy.BudgetExhausted.String()]),
 					fmt.Sprintf("the last one, of job %s in partition %d: %s", last.JobID, last.Partition, last.Budget))
-				partitions, err := partitionsOf(ctx, jobs)
-				if err != nil {
-					return nil, err
-				}
-				for _, state := range uses.states(budget, partitions) {
-					s.Now = append(s.Now, state.String())
+				for i := range uses.States {
+					s.Now = append(s.Now, uses.States[i].String())
 				}
 			}
 			s.Do = []copied{

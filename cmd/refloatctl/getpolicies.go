@@ -122,7 +122,7 @@ func (f *getPoliciesFlags) show(ctx context.Context, cmd *cobra.Command, c pb.Po
 	if err != nil {
 		return err
 	}
-	var left map[string][]budgetState
+	var left map[string][]query.BudgetState
 	if kind == policyfile.KindBudget && f.generation == 0 {
 		if left, err = budgetStates(ctx, f.jobAnswers(), set, resources); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "What is left of budgets is not known:", err)
@@ -158,15 +158,15 @@ func (f *getPoliciesFlags) show(ctx context.Context, cmd *cobra.Command, c pb.Po
 }
 
 type resourceLine struct {
-	Kind       string          `json:"kind"`
-	Name       string          `json:"name,omitempty"`
-	Generation uint64          `json:"generation"`
-	UsedBy     []string        `json:"usedBy,omitempty"`
-	Document   json.RawMessage `json:"document"`
-	State      []budgetState   `json:"state,omitempty"` // of a retry budget, what each partition has of it
+	Kind       string              `json:"kind"`
+	Name       string              `json:"name,omitempty"`
+	Generation uint64              `json:"generation"`
+	UsedBy     []string            `json:"usedBy,omitempty"`
+	Document   json.RawMessage     `json:"document"`
+	State      []query.BudgetState `json:"state,omitempty"` // of a retry budget, what each partition has of it
 }
 
-func resourcesAsJSON(w io.Writer, resources []*pb.Resource, left map[string][]budgetState) error {
+func resourcesAsJSON(w io.Writer, resources []*pb.Resource, left map[string][]query.BudgetState) error {
 	enc := show.JSONLines(w)
 	for _, r := range resources {
 		doc, err := json.Marshal(r.Document.AsMap())
