@@ -121,7 +121,7 @@ func BenchmarkSQLite(b *testing.B) {
 	}
 }
 
-func ingest(b *testing.B, events, decisions *memTopic, weight int, wrap func(db jobdb.Store, path string) jobdb.Store) time.Duration {
+func ingest(b *testing.B, events, decisions eventlog.Topic, weight int, wrap func(db jobdb.Store, path string) jobdb.Store) time.Duration {
 	path := filepath.Join(b.TempDir(), "jobs.db")
 	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
 	if err != nil {

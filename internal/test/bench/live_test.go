@@ -216,10 +216,13 @@ func BenchmarkLive(b *testing.B) {
 	d.load(live(h))
 	end, err := d.events.End(0)
 	d.must(err)
-	wall := func(side func()) float64 {
-		start := time.Now()
+	var cores struct{ owner, bare []float64 } // that were busy, with the broker's
+	wall := func(busy *[]float64, side func()) float64 {
+		start, before := time.Now(), busyTime(b)
 		side()
-		return time.Since(start).Seconds()
+		took := time.Since(start).Seconds()
+		*busy = append(*busy, (busyTime(b)-before).Seconds()/took)
+		return took
 	}
 	owner := func() { d.decided(end) }
 	bare := func() { d.bare(h.messages) }
@@ -229,12 +232,12 @@ func BenchmarkLive(b *testing.B) {
 	pair := func() {
 		x, y := 0.0, 0.0
 		if len(of)%2 == 0 {
-			x, y = wall(owner), wall(bare)
+			x, y = wall(&cores.owner, owner), wall(&cores.bare, bare)
 		} else {
-			y, x = wall(bare), wall(owner)
+			y, x = wall(&cores.bare, bare), wall(&cores.owner, owner)
 		}
 		of, took = append(of, y/x), append(took, x)
-		aa = append(aa, wall(bare)/y)
+		aa = append(aa, wall(&cores.bare, bare)/y)
 	}
 	for b.Loop() {
 		pair()
@@ -248,6 +251,8 @@ func BenchmarkLive(b *testing.B) {
 	b.ReportMetric(low, "of-bare-low")
 	b.ReportMetric(high, "of-bare-high")
 	b.ReportMetric(float64(h.messages)/median(took), "messages/s")
+	b.ReportMetric(median(cores.owner), "owner-cores")
+	b.ReportMetric(median(cores.bare), "bare-cores")
 	aaLow, aaHigh := interval(aa)
 	b.Logf("%d messages (%d events, %d bytes each on average), %d pairs: %.2f of the bare loop (95 %%: %.2f to %.2f); the bare loop against itself %.2f to %.2f",
 		h.messages, h.events, h.bytes/int64(h.messages), len(of), median(of), low, high, aaLow, aaHigh)

@@ -3,9 +3,12 @@ package bench_test
 import (
 	"flag"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +100,28 @@ func cpuTime() time.Duration {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// busyTime is what all processes of this machine have used of its processors.
+func busyTime(b *testing.B) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		b.Skipf("SKIP: the machine's busy time is read from /proc: %v", err)
+	}
+	const perSecond = 100 // ticks of Linux
+	line, _, _ := strings.Cut(string(text), "\n")
+	var ticks int64
+	for i, f := range strings.Fields(line)[1:8] { // user nice system idle iowait irq softirq
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if i != 3 && i != 4 {
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * time.Second / perSecond
 }
 
 // allocations counts what side allocates in one run.
