@@ -16,12 +16,13 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// crowd is a partition with one group, and the events of its members.
+// crowd is a partition with groups of the same shape, and the events of their members.
 type crowd struct {
 	tb       testing.TB
 	p        *evaluator.Processor
 	store    *projection.Memory
-	replicas int
+	groups   int
+	replicas int // of a group
 	members  int // of a replica
 	gang     bool
 	runs     int // of each member so far
@@ -33,7 +34,7 @@ type crowd struct {
 const crowdSettings = "kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n"
 
 // newCrowd begins with an empty state, and a group policy of so many replicas of so many
-// members. spec is the rest of the part.
+// members, for one group. spec is the rest of the part.
 func newCrowd(tb testing.TB, replicas, members int, spec string) *crowd {
 	tb.Helper()
 	group := fmt.Sprintf(`apiVersion: refloat.github.io/v1
@@ -49,7 +50,7 @@ spec:
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &crowd{tb: tb, store: projection.NewMemory(), replicas: replicas, members: members, now: 1_800_000_000e9}
+	c := &crowd{tb: tb, store: projection.NewMemory(), groups: 1, replicas: replicas, members: members, now: 1_800_000_000e9}
 	state, err := projection.NewState(c.store, projection.NoWatermark, set.Horizon().Nanoseconds())
 	if err != nil {
 		tb.Fatal(err)
@@ -62,7 +63,9 @@ spec:
 	return c
 }
 
-func (c *crowd) n() int { return c.replicas * c.members }
+// n is how many members all groups have, and size how many each.
+func (c *crowd) n() int    { return c.groups * c.size() }
+func (c *crowd) size() int { return c.replicas * c.members }
 
 func (c *crowd) run(i int) string { return fmt.Sprintf("0197a1c2-%04d-7000-8000-%012d", c.runs, i) }
 
@@ -92,14 +95,16 @@ func (c *crowd) each(event func(i int) *pb.Event) []eventlog.Message {
 
 func (c *crowd) submission(i int) *pb.Event {
 	annotations := map[string]string{
-		"refloat.github.io/group": "training", "refloat.github.io/group-policy": "crowd", "refloat.github.io/part": "workers",
-		"refloat.github.io/replica": fmt.Sprint(i / c.members), "refloat.github.io/index": fmt.Sprint(i % c.members),
+		"refloat.github.io/group": c.group(i), "refloat.github.io/group-policy": "crowd", "refloat.github.io/part": "workers",
+		"refloat.github.io/replica": fmt.Sprint(i % c.size() / c.members), "refloat.github.io/index": fmt.Sprint(i % c.members),
 	}
 	if c.gang {
-		annotations["armadaproject.io/gangId"], annotations["armadaproject.io/gangCardinality"] = "gang", fmt.Sprint(c.members)
+		annotations["armadaproject.io/gangId"], annotations["armadaproject.io/gangCardinality"] = c.group(i), fmt.Sprint(c.members)
 	}
 	return &pb.Event{Event: &pb.Event_SubmitJob{SubmitJob: &pb.SubmitJob{JobId: jobID(i), ObjectMeta: &pb.ObjectMeta{Annotations: annotations}}}}
 }
+
+func (c *crowd) group(i int) string { return fmt.Sprint("training-", i/c.size()) }
 
 func (c *crowd) lease(i int) *pb.Event {
 	return &pb.Event{Event: &pb.Event_JobRunLeased{JobRunLeased: &pb.JobRunLeased{JobId: jobID(i), RunId: c.run(i), NodeId: "node-17"}}}
@@ -141,35 +146,47 @@ func (c *crowd) take(msgs ...eventlog.Message) time.Duration {
 // crowdSteps are what happens to a group, each measured per member.
 var crowdSteps = []string{"submit", "lease", "restart", "fail", "release", "succeed"}
 
-// restarted measures a life with two restarts of all: when one member fails, and when one
+// restarted measures a life with two restarts of all: when one member of each group fails, and when one
 // message has a failure of each of them.
 func (c *crowd) restarted() map[string]time.Duration {
 	took := map[string]time.Duration{"submit": c.take(c.each(c.submission)...)}
 	took["lease"] = c.take(c.each(c.lease)...)
-	took["restart"] = c.take(c.message(c.failure(c.n() / 2)))
-	c.expect(c.n() + 1)
+	var one, all []eventlog.Message
+	for first := 0; first < c.n(); first += c.size() {
+		one = append(one, c.message(c.failure(first+c.size()/2)))
+	}
+	took["restart"] = c.take(one...)
+	c.expect(c.n() + c.groups)
 	c.runs++
 	c.take(c.each(c.lease)...)
-	var all []*pb.Event
-	for i := range c.n() {
-		all = append(all, c.failure(i))
+	for first := 0; first < c.n(); first += c.size() {
+		var events []*pb.Event
+		for i := range c.size() {
+			events = append(events, c.failure(first+i))
+		}
+		all = append(all, c.message(events...))
 	}
-	took["fail"] = c.take(c.message(all...))
+	took["fail"] = c.take(all...)
 	c.runs++
 	c.take(c.each(c.lease)...)
 	took["succeed"] = c.take(c.each(c.success)...)
 	return took
 }
 
-// released measures a life of members of which all wait for another part.
+// released measures a life of members of which all wait for another part of their group.
 func (c *crowd) released() map[string]time.Duration {
 	took := map[string]time.Duration{"submit": c.take(c.each(c.submission)...)}
-	c.expect(c.n() + 1)
-	last := c.submission(c.n())
-	last.GetSubmitJob().ObjectMeta.Annotations = map[string]string{
-		"refloat.github.io/group": "training", "refloat.github.io/group-policy": "crowd", "refloat.github.io/part": "last",
+	c.expect(c.n() + c.groups)
+	var lives []eventlog.Message
+	for g := range c.groups {
+		other := c.n() + g
+		last := c.submission(other)
+		last.GetSubmitJob().ObjectMeta.Annotations = map[string]string{
+			"refloat.github.io/group": c.group(g * c.size()), "refloat.github.io/group-policy": "crowd", "refloat.github.io/part": "last",
+		}
+		lives = append(lives, c.message(last), c.message(c.lease(other)), c.message(c.success(other)))
 	}
-	took["release"] = c.take(c.message(last), c.message(c.lease(c.n())), c.message(c.success(c.n())))
+	took["release"] = c.take(lives...)
 	c.expect(c.n())
 	took["lease"] = c.take(c.each(c.lease)...)
 	took["succeed"] = c.take(c.each(c.success)...)
@@ -179,7 +196,7 @@ func (c *crowd) released() map[string]time.Duration {
 // oneByOne measures a life of units of two members of which one may run.
 func (c *crowd) oneByOne() map[string]time.Duration {
 	took := map[string]time.Duration{"submit": c.take(c.each(c.submission)...)}
-	c.expect(1 + c.n()/2)
+	c.expect(c.groups + c.n()/2)
 	turn := func(odd int) (lease, succeed []eventlog.Message) {
 		for i := odd; i < c.n(); i += 2 {
 			lease = append(lease, c.message(c.lease(i)))
@@ -204,10 +221,9 @@ func (c *crowd) expect(records int) {
 	}
 }
 
-// BenchmarkGroupRestart is the CPU time per member of what happens to a group: submissions,
-// leases, a restart of all when one fails ("restart") or each in one message ("fail"),
-// releases, successes. Each message is committed by itself. x-1st is the ratio to the same
-// of the smallest group: 1 is what is wanted.
+// BenchmarkGroupRestart is the CPU time per member of what happens to 10,000 members, in groups of 100, of 1000, or all in one: submissions,
+// leases, a restart of each group when a member fails ("restart") or when all fail in one message ("fail"), releases, successes. Each
+// message is committed by itself. x-1st is the median ratio to groups of 100, which run in turns with the others: 1 is what is wanted.
 func BenchmarkGroupRestart(b *testing.B) {
 	oneCore(b)
 	restarted := (*crowd).restarted
@@ -222,28 +238,43 @@ func BenchmarkGroupRestart(b *testing.B) {
 		{"after", func(n int) *crowd { return newCrowd(b, n, 1, ", after: [last]") }, (*crowd).released},
 		{"parallelism", func(n int) *crowd { return newCrowd(b, n/2, 2, ", parallelism: 1") }, (*crowd).oneByOne},
 	} {
-		first := map[string]float64{}
-		for _, n := range []int{100, 1000, 10_000} {
-			b.Run(fmt.Sprintf("shape=%s/members=%d", shape.name, n), func(b *testing.B) {
-				times := map[string][]float64{}
-				for b.Loop() {
-					for range max(3, 10_000/n) {
-						for step, took := range shape.live(shape.make(n)) {
-							times[step] = append(times[step], float64(took)/float64(n))
-						}
+		const members, least = 10_000, 100
+		life := func(size int) map[string]time.Duration {
+			c := shape.make(size)
+			c.groups = members / size
+			runtime.GC()
+			return shape.live(c)
+		}
+		for _, size := range []int{1000, members} {
+			b.Run(fmt.Sprintf("shape=%s/members=%d", shape.name, size), func(b *testing.B) {
+				times, ratios := map[string][]float64{}, map[string][]float64{}
+				turns := 0
+				pair := func() {
+					var these, those map[string]time.Duration
+					if turns++; turns%2 == 0 {
+						these, those = life(size), life(least)
+					} else {
+						those, these = life(least), life(size)
 					}
+					for step, took := range these {
+						times[step] = append(times[step], float64(took)/members)
+						ratios[step] = append(ratios[step], float64(took)/float64(those[step]))
+					}
+				}
+				for b.Loop() {
+					pair()
+				}
+				for turns < minPairs {
+					pair()
 				}
 				b.ReportMetric(0, "ns/op")
 				for _, step := range crowdSteps {
-					if len(times[step]) == 0 {
-						continue
+					if len(times[step]) > 0 {
+						low, high := interval(ratios[step])
+						b.ReportMetric(median(times[step]), step+"-ns/member")
+						b.ReportMetric(median(ratios[step]), step+"-x-1st")
+						b.Logf("%s: %.2f times groups of %d (95 %%: %.2f to %.2f)", step, median(ratios[step]), least, low, high)
 					}
-					ns := median(times[step])
-					if n == 100 {
-						first[step] = ns
-					}
-					b.ReportMetric(ns, step+"-ns/member")
-					b.ReportMetric(ns/first[step], step+"-x-1st")
 				}
 			})
 		}
