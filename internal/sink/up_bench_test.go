@@ -1,12 +1,13 @@
 package sink_test
 
 import (
-	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/sink"
+	"github.com/refloat/refloat/internal/test/pgtest"
 )
 
 const upPolicies = `apiVersion: armadaproject.io/v1
@@ -32,43 +35,56 @@ metadata: {name: ml}
 spec: {retryLimit: 1}
 `
 
+// ups makes data directories whose events log has the same history.
+type ups struct {
+	b        *testing.B
+	policies string
+	messages []eventlog.Message
+}
+
+func newUps(b *testing.B) *ups {
+	b.Helper()
+	const jobs, active = 10_000, 1000
+	events, _ := lives(&testing.T{}, jobs, active)
+	u := &ups{b: b, policies: filepath.Join(b.TempDir(), "policies.yaml"), messages: events.parts[0].messages}
+	if err := os.WriteFile(u.policies, []byte(upPolicies), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return u
+}
+
+func (u *ups) fed() app.Dir {
+	u.b.Helper()
+	dir := app.Dir(u.b.TempDir())
+	log := openLog(u.b, dir.Events(), false)
+	defer log.Close()
+	for chunk := range slices.Chunk(u.messages, 500) {
+		if err := log.AppendSync(u.b.Context(), 0, chunk); err != nil {
+			u.b.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// run is a whole `up`, until everything is decided and in SQLite.
+func (u *ups) run(dir app.Dir) {
+	u.b.Helper()
+	err := app.Run(u.b.Context(), app.Config{
+		Data: dir, Policies: u.policies, Evaluate: true, Ingest: true, ExitWhenDrained: true, Now: time.Now,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		u.b.Fatal(err)
+	}
+}
+
 // BenchmarkUp is a whole `up`, from an events log on disk to the last row in SQLite, beside its two baselines by the wall clock: of-log is
 // how much of the speed it has of reading the events and appending the envelopes that it wrote, of-rows of writing the very same rows, in
 // as few transactions, through the driver alone.
 func BenchmarkUp(b *testing.B) {
-	const jobs, active = 10_000, 1000
-	events, _ := lives(&testing.T{}, jobs, active)
-	policy := filepath.Join(b.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte(upPolicies), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	messages := events.parts[0].messages
-	fed := func() app.Dir {
-		dir := app.Dir(b.TempDir())
-		log := openLog(b, dir.Events(), false)
-		for chunk := range slices.Chunk(messages, 500) {
-			if err := log.AppendSync(b.Context(), 0, chunk); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if err := log.Close(); err != nil {
-			b.Fatal(err)
-		}
-		return dir
-	}
-	up := func(dir app.Dir) time.Duration {
-		start := time.Now()
-		err := app.Run(b.Context(), app.Config{
-			Data: dir, Policies: policy, Evaluate: true, Ingest: true, ExitWhenDrained: true, Now: time.Now,
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return time.Since(start)
-	}
-	dir := fed()
-	up(dir)
+	u := newUps(b)
+	dir := u.fed()
+	u.run(dir)
 	in, out := openLog(b, dir.Events(), true), openLog(b, dir.Decisions(), true)
 	defer in.Close()
 	defer out.Close()
@@ -83,30 +99,89 @@ func BenchmarkUp(b *testing.B) {
 			n++
 		}
 		for _, m := range envelopes {
-			if err := to.AppendSync(context.Background(), 0, []eventlog.Message{m}); err != nil {
+			if err := to.AppendSync(b.Context(), 0, []eventlog.Message{m}); err != nil {
 				b.Fatal(err)
 			}
 		}
-		if n != len(messages) {
-			b.Fatalf("%d messages, want %d", n, len(messages))
+		if n != len(u.messages) {
+			b.Fatalf("%d messages, want %d", n, len(u.messages))
 		}
 		return time.Since(start)
 	}
 	var ofLog, ofRows, took []float64
 	for b.Loop() {
-		ours := up(fed()).Seconds()
+		dir := u.fed()
+		start := time.Now()
+		u.run(dir)
+		ours := time.Since(start).Seconds()
 		took = append(took, ours)
 		ofLog, ofRows = append(ofLog, logs().Seconds()/ours), append(ofRows, rows.write().Seconds()/ours)
 	}
-	middle := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
-	b.ReportMetric(float64(len(messages))/middle(took), "events/s")
+	b.ReportMetric(float64(len(u.messages))/middle(took), "events/s")
 	b.ReportMetric(middle(ofLog), "of-log")
 	b.ReportMetric(middle(ofRows), "of-rows")
 	b.ReportMetric(ofRows[0], "of-rows-least")
 	b.ReportMetric(ofRows[len(ofRows)-1], "of-rows-most")
-	b.ReportMetric(float64(len(envelopes)), "envelopes")
 	b.ReportMetric(float64(len(rows.batches)), "bare-tx")
 	b.ReportMetric(0, "ns/op")
+}
+
+// middle is the median of v, which it sorts.
+func middle(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// BenchmarkIngesterCPU is the CPU time an event of this process while an `up` decides and writes (up), and while an ingester writes the
+// same to SQLite, which is in the process, and to PostgreSQL, which is not. x-sqlite and x-postgres are the ingester's time as a multiple
+// of the evaluator's, which is what `up` takes beyond the first.
+func BenchmarkIngesterCPU(b *testing.B) {
+	u := newUps(b)
+	at := pgtest.Start(b, false).Database(b)
+	db, conn := openPostgres(b, at), postgresConn(b, at)
+	var up, lite, pg, xLite, xPG []float64
+	for b.Loop() {
+		dir := u.fed()
+		both := u.cpu(func() { u.run(dir) })
+		in, out := openLog(b, dir.Events(), true), openLog(b, dir.Decisions(), true)
+		one := u.cpu(func() { ingest(b, in, out, 0, func(db jobdb.Store, _ string) jobdb.Store { return db }) })
+		if _, err := conn.Exec(b.Context(), emptyTables); err != nil {
+			b.Fatal(err)
+		}
+		other := u.cpu(func() {
+			w, err := sink.New(sink.Config{Events: in, Decisions: out, DB: db})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer w.Close()
+			drain(b, w, 1)
+		})
+		up, lite, pg = append(up, both), append(lite, one), append(pg, other)
+		xLite, xPG = append(xLite, one/(both-one)), append(xPG, other/(both-one))
+		if err := errors.Join(in.Close(), out.Close()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(middle(up), "up-ns/event")
+	b.ReportMetric(middle(lite), "sqlite-ns/event")
+	b.ReportMetric(middle(pg), "postgres-ns/event")
+	b.ReportMetric(middle(xLite), "x-sqlite")
+	b.ReportMetric(middle(xPG), "x-postgres")
+	b.ReportMetric(0, "ns/op")
+}
+
+// cpu is the CPU time an event, in nanoseconds, that this process uses for what do does.
+func (u *ups) cpu(do func()) float64 {
+	used := func() int64 {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			u.b.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	before := used()
+	do()
+	return float64(used()-before) / float64(len(u.messages))
 }
 
 func openLog(b *testing.B, dir string, read bool) *filelog.Log {
