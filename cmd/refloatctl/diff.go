@@ -244,14 +244,18 @@ func showGenerations(w io.Writer, c *query.PolicyChanges, decisions []query.Deci
 	if len(decisions) == 0 {
 		return err
 	}
-	fmt.Fprintf(w, "\n%s\n", c.Counted(time.Now()))
+	fmt.Fprintf(w, "\n%s\n", c.Counted(decisions, time.Now()))
+	seen := query.Seen(decisions)
+	if len(seen) == 0 {
+		return err
+	}
 	var heads []string
 	for _, h := range query.DecisionHeads() {
 		heads = append(heads, strings.ToUpper(h))
 	}
 	t := show.NewTable(w, heads...)
-	for i := range decisions {
-		t.Row(decisions[i].Cells()...)
+	for i := range seen {
+		t.Row(seen[i].Cells()...)
 	}
 	return errors.Join(err, t.Flush())
 }

@@ -89,7 +89,7 @@ func TestDiffGenerations(t *testing.T) {
 	if strings.Contains(ann.out, "bob") || strings.Contains(ann.out, "extra") {
 		t.Errorf("what came later is in it:\n%s", ann.out)
 	}
-	both := ctl(t, "diff", "--from", "1", "--data", data).exits(t, exitFinding).prints(t, "generation 3 against generation 1\n", change, "removed  policy extra", "ann", "bob", "before generation 2 came → after generation 3;").out
+	both := ctl(t, "diff", "--from", "1", "--data", data).exits(t, exitFinding).prints(t, "generation 3 against generation 1\n", change, "removed  policy extra", "ann", "bob", "There is no decision in the 24 hours before generation 2 came, or after generation 3;").out
 	ctl(t, "diff", "--from", "30000d", "--data", data).exits(t, exitUsage).prints(t, "--from 30000d: the policies log begins later, with generation 1 at 20")
 	ctl(t, "diff", "--from", "0s", "--data", data).exits(t, exitFine).prints(t, "generation 3 against generation 3\nthe policies are equal\n")
 	ctl(t, "diff", "--from", "0", "--to", "1", "--data", data).exits(t, exitFinding).prints(t, "added    policy infra", "eve")

@@ -230,18 +230,31 @@ func (c *PolicyChanges) Count(ctx context.Context, count func(context.Context, A
 	return all, nil
 }
 
-// Counted says of which time the numbers of Count are, and of what there are none.
-func (c *PolicyChanges) Counted(now time.Time) string {
+// Seen returns those of which there is a decision, before or after.
+func Seen(decisions []DecisionsOf) []DecisionsOf {
+	return slices.DeleteFunc(slices.Clone(decisions), func(d DecisionsOf) bool { return d.Before.All()+d.After.All() == 0 })
+}
+
+// Counted says of which time the numbers that Count returned are, and of what there are none.
+func (c *PolicyChanges) Counted(decisions []DecisionsOf, now time.Time) string {
 	first, last := c.Made[len(c.Made)-1], c.Made[0]
-	text := fmt.Sprintf("Decisions in the 24 hours before generation %d came → after it", first.Generation)
+	before, after := fmt.Sprintf("in the 24 hours before generation %d came", first.Generation), "after it"
 	if first != last {
-		text = fmt.Sprintf("Decisions in the 24 hours before generation %d came → after generation %d", first.Generation, last.Generation)
+		after = fmt.Sprintf("after generation %d", last.Generation)
 	}
+	seen := len(Seen(decisions))
+	if seen == 0 {
+		return fmt.Sprintf("There is no decision %s, or %s; each is counted when its run failed, also if it is of a recording", before, after)
+	}
+	text := fmt.Sprintf("Decisions %s → %s", before, after)
 	next := (jobdb.HourOf(last.Time.AsTime().UnixNano()) + 1) * 3600e9
 	if hours := max(0, now.UnixNano()-next) / 3600e9; hours < around {
 		text += fmt.Sprintf(", of which %s passed", plural.Of(hours, "whole hour"))
 	}
 	text += "; the hour of a change is in neither"
+	if seen < len(decisions) {
+		text += "; what has no decision in both is left out"
+	}
 	if c.more > 0 {
 		text += fmt.Sprintf("; without those of %s more", plural.Of(c.more, "resource"))
 	}

@@ -127,10 +127,20 @@ func TestChangesBetween(t *testing.T) {
 	if got := decisions[0].Cells(); !reflect.DeepEqual(got, []string{"all", "3 → 0", "1 → 0", "75 % → -", "0 → 2"}) || len(got) != len(query.DecisionHeads()) {
 		t.Errorf("cells %q", got)
 	}
-	if got, want := c.Counted(hour(1194).AsTime()), "Decisions in the 24 hours before generation 2 came → after generation 4, of which 3 whole hours passed; the hour of a change is in neither"; got != want {
+	if got, want := c.Counted(decisions, hour(1194).AsTime()), "Decisions in the 24 hours before generation 2 came → after generation 4, of which 3 whole hours passed; the hour of a change is in neither"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := c.Counted(hour(1215).AsTime()); strings.Contains(got, "passed") {
+	if got := c.Counted(decisions, hour(1215).AsTime()); strings.Contains(got, "passed") {
+		t.Error(got)
+	}
+	decisions[1].BeforeAfter = query.BeforeAfter{}
+	if got := c.Counted(decisions, hour(1215).AsTime()); len(query.Seen(decisions)) != len(decisions)-1 || !strings.HasSuffix(got, "; what has no decision in both is left out") {
+		t.Error(got)
+	}
+	for i := range decisions {
+		decisions[i].BeforeAfter = query.BeforeAfter{}
+	}
+	if got := c.Counted(decisions, hour(1215).AsTime()); len(query.Seen(decisions)) != 0 || !strings.HasPrefix(got, "There is no decision in the 24 hours before generation 2 came, or after generation 4;") {
 		t.Error(got)
 	}
 	if _, err := query.ChangesBetween(t.Context(), log, threeGenerations(), 4, 1); err == nil || !strings.Contains(err.Error(), "generation 1 is older than 4") {
@@ -154,10 +164,11 @@ func TestChangesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if _, err := c.Count(t.Context(), func(context.Context, query.Around) (a query.BeforeAfter, err error) { n++; return a, nil }); err != nil || n != 13 {
+	decisions, err := c.Count(t.Context(), func(context.Context, query.Around) (a query.BeforeAfter, err error) { n++; a.Before.Retried = 1; return a, nil })
+	if err != nil || n != 13 {
 		t.Errorf("counted %d times, %v", n, err)
 	}
-	if text := c.Counted(hour(2000).AsTime()); !strings.Contains(text, "without those of 8 resources more") {
+	if text := c.Counted(decisions, hour(2000).AsTime()); !strings.Contains(text, "without those of 8 resources more") {
 		t.Error(text)
 	}
 	same, err := query.ChangesBetween(t.Context(), written{2: {policyBefore}}, threeGenerations(), 2, 2)

@@ -336,7 +336,9 @@ func (s *Site) generation(p *page) error {
 		if err != nil {
 			return err
 		}
-		shown.count(c, decisions, s.Now())
+		if len(decisions) > 0 {
+			shown.count(c, decisions, s.Now())
+		}
 		const day = int64(24 * time.Hour)
 		if shown.Trend, err = s.trendOf(p, "", "", c.Made[len(c.Made)-1].Time.AsTime().UnixNano()-day, c.Made[0].Time.AsTime().UnixNano()+day); err != nil {
 			return err
@@ -383,17 +385,17 @@ func (g *generationPage) tell(c *query.PolicyChanges) error {
 
 // count shows what became of decisions.
 func (g *generationPage) count(c *query.PolicyChanges, decisions []query.DecisionsOf, now time.Time) {
-	g.Counted = c.Counted(now)
-	g.Numbers = table{Caption: "Decisions before and after", Empty: "None."}
+	g.Counted = c.Counted(decisions, now)
+	g.Numbers.Caption = "Decisions before and after"
 	for i, head := range query.DecisionHeads() {
 		if i > 0 {
 			head += ">"
 		}
 		g.Numbers.Columns = append(g.Numbers.Columns, columns(head)...)
 	}
-	for i := range decisions {
+	for _, d := range query.Seen(decisions) {
 		var row []cell
-		for n, text := range decisions[i].Cells() {
+		for n, text := range d.Cells() {
 			c := number(text)
 			if n == 0 {
 				c.Class = ""

@@ -37,7 +37,7 @@ func TestTrends(t *testing.T) {
 		}
 	}
 	_, body := ask(t, http.MethodGet, d.url+"/generation?number=1", "")
-	if !strings.Contains(body, "Decisions before and after") || !strings.Contains(text(body), "Decisions in the 24 hours before generation 1 came → after it") {
+	if !strings.Contains(body, "Decisions before and after") || !strings.Contains(text(body), "There is no decision in the 24 hours before generation 1 came, or after it;") {
 		t.Errorf("no comparison around a generation: %s", text(body))
 	}
 	_, body = ask(t, http.MethodGet, d.url+"/generation?number=1&against=0", "")
