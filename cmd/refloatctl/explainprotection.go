@@ -14,7 +14,6 @@ import (
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/jobdb"
-	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
@@ -292,19 +291,10 @@ held back the most, and what the last one of them said of its window. Each parti
 			budget := &set.Budgets()[0]
 			s.Now = append(s.Now, saysBudget(budget))
 			uses, err := query.UsesOfBudget(ctx, jobs, budget, got.Generation)
-			switch {
-			case err != nil:
+			if err != nil {
 				s.Now = append(s.Now, "what it decided is not known: "+err.Error())
-			case uses.Last == nil:
-				s.Now = append(s.Now, fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(uses.Asked, "decision")))
-			default:
-				last := uses.Last
-				s.Now = append(s.Now,
-					fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(uses.Asked, "decision"), uses.Effects[policy.BudgetGranted.String()], uses.Effects[policy.BudgetDelayed.String()], uses.Effects[policy.BudgetExhausted.String()]),
-					fmt.Sprintf("the last one, of job %s in partition %d: %s", last.JobID, last.Partition, last.Budget))
-				for i := range uses.States {
-					s.Now = append(s.Now, uses.States[i].String())
-				}
+			} else {
+				s.Now = append(s.Now, uses.Words()...)
 			}
 			s.Do = []copied{
 				step("change it, with `apply`", "get", "budgets", name, "-o", "yaml"),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/jobdb"
+	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
 )
 
@@ -31,6 +32,22 @@ type BudgetState struct {
 // String says it in words.
 func (s *BudgetState) String() string {
 	return fmt.Sprintf("in partition %d, as of %s: %d used of %d, %d left", s.Partition, s.AsOf, s.Used, s.Allowed, s.Left)
+}
+
+// Words says what was found, in sentences.
+func (u *BudgetUses) Words() []string {
+	if u.Last == nil {
+		return []string{fmt.Sprintf("it held none of the newest %s back, or another budget did so more", plural.Of(u.Asked, "decision"))}
+	}
+	all := []string{
+		fmt.Sprintf("of the newest %s, %d were granted at once, %d delayed, %d refused", plural.Of(u.Asked, "decision"),
+			u.Effects[policy.BudgetGranted.String()], u.Effects[policy.BudgetDelayed.String()], u.Effects[policy.BudgetExhausted.String()]),
+		fmt.Sprintf("the last one, of job %s in partition %d: %s", u.Last.JobID, u.Last.Partition, u.Last.Budget),
+	}
+	for i := range u.States {
+		all = append(all, u.States[i].String())
+	}
+	return all
 }
 
 // budgetDecisions is how many decisions are looked at, the newest.

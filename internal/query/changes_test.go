@@ -164,7 +164,11 @@ func TestChangesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	decisions, err := c.Count(t.Context(), func(context.Context, query.Around) (a query.BeforeAfter, err error) { n++; a.Before.Retried = 1; return a, nil })
+	decisions, err := c.Count(t.Context(), func(context.Context, query.Around) (a query.BeforeAfter, err error) {
+		n++
+		a.Before.Retried = 1
+		return a, nil
+	})
 	if err != nil || n != 13 {
 		t.Errorf("counted %d times, %v", n, err)
 	}

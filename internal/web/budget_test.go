@@ -46,8 +46,9 @@ spec: {ratio: 1, floor: 40, window: 90s, whenExhausted: Refuse, mode: Shadow}
 	if to := `href="/policy?kind=RetryBudget&amp;name=whole-fleet"`; !strings.Contains(body, to) {
 		t.Errorf("it lacks %s", to)
 	}
-	if _, body := ask(t, "GET", d.url+"/policy?kind=RetryBudget&name=whole-fleet", ""); !strings.Contains(text(body), "whenExhausted: Refuse") {
-		t.Errorf("the page of a budget lacks its text:\n%s", text(body))
+	if _, body := ask(t, "GET", d.url+"/policy?kind=RetryBudget&name=whole-fleet", ""); !strings.Contains(text(body), "whenExhausted: Refuse") ||
+		!strings.Contains(text(body), "Use it held none of the newest ") {
+		t.Errorf("the page of a budget lacks its text or use:\n%s", text(body))
 	}
 	if _, body := ask(t, "GET", running(t).url+"/policies", ""); strings.Contains(text(body), heading) {
 		t.Error("policies without budgets have a list of them")

@@ -172,6 +172,18 @@ func (s *Site) policy(p *page) error {
 	if len(resource.UsedBy) > 0 {
 		shown.Facts = append(shown.Facts, fact{"Used by", strings.Join(resource.UsedBy, ", "), ""})
 	}
+	for _, b := range snap.Base.Budgets() {
+		if id.Kind != policyfile.KindBudget || b.Name != id.Name || s.Query.Jobs == nil {
+			continue
+		}
+		uses, err := query.UsesOfBudget(p.ctx, &s.Query, &b, resource.Generation)
+		if err != nil {
+			return err
+		}
+		for _, words := range uses.Words() {
+			shown.Facts = append(shown.Facts, fact{"Use", words, ""})
+		}
+	}
 	if id.Kind == policyfile.KindPolicy {
 		if shown.Rules, err = s.rulesOf(p, &snap, id.Name); err != nil {
 			return err
