@@ -139,7 +139,7 @@ func Compare(results [][]*Result) (out []Comparison) {
 		}
 		if first != nil {
 			c.judge()
-			c.Verdict = c.verdict(Letter(0), Letter(len(out)), scarcest(results))
+			c.Verdict = c.verdict(fmt.Sprintf("%s (%s)", c.Against, Letter(0)), fmt.Sprintf("%s (%s)", c.Candidate, Letter(len(out))), scarcest(results))
 		}
 		out = append(out, c)
 	}

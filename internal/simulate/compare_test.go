@@ -35,21 +35,21 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s differs: %+v", m.Name, m.Difference)
 		}
 	}
-	if got := all[1].Verdict; !strings.HasPrefix(got, `B against A, medians over 7 seeds: 1.0 more of "jobs done within `) || !strings.Contains(got, `; not told apart: "jobs done"`) || strings.Contains(got, "retries") {
+	if got := all[1].Verdict; !strings.HasPrefix(got, `b (B) against a (A), medians over 7 seeds: 1.0 more of "jobs done within `) || !strings.Contains(got, `; not told apart: "jobs done"`) || strings.Contains(got, "retries") {
 		t.Errorf("the verdict is %s", got)
 	}
 	if all[0].Verdict != "" {
 		t.Errorf("the first candidate has the verdict %s", all[0].Verdict)
 	}
 	for seeds, want := range map[int]string{
-		1: "B against A, under one seed: no difference that is more than chance (1 seed is too few",
-		3: "B against A, medians over 3 seeds: no difference that is more than chance (3 seeds are too few to decide by: use --seeds 10 or more); not told apart: ",
+		1: "b (B) against a (A), under one seed: no difference that is more than chance (1 seed is too few",
+		3: "b (B) against a (A), medians over 3 seeds: no difference that is more than chance (3 seeds are too few to decide by: use --seeds 10 or more); not told apart: ",
 	} {
 		if got := Compare([][]*Result{of("a", []int{10, 20, 30}[:seeds]...), of("b", []int{11, 21, 31}[:seeds]...)})[1].Verdict; !strings.HasPrefix(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	if got := Compare([][]*Result{of("a", 1, 2), of("b", 1, 2)})[1].Verdict; got != "B against A, medians over 2 seeds: no difference under any seed in what decides" {
+	if got := Compare([][]*Result{of("a", 1, 2), of("b", 1, 2)})[1].Verdict; got != "b (B) against a (A), medians over 2 seeds: no difference under any seed in what decides" {
 		t.Error(got)
 	}
 	if few := Compare([][]*Result{of("a", 10, 20, 30, 40, 50)}); few[0].Headline[0].Low != nil {

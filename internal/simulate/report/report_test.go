@@ -190,7 +190,7 @@ func TestWhatDecidesComesFirst(t *testing.T) {
 		t.Fatalf("what decides is not first: %s", text)
 	}
 	decides, _, _ = strings.Cut(rest, "</section>")
-	for _, want := range []string{"B against A, medians over 12 seeds: 4.0 more of &#34;retries&#34;.", "B and A are equal under every seed", "1 of 14 other measures differ by more than chance", "retries</bdi>", "4.0 (4.0 to 4.0)", "12 of 12", "0.00049"} {
+	for _, want := range []string{"b (B) against a (A), medians over 12 seeds: 4.0 more of &#34;retries&#34;.", "B and A are equal under every seed", "1 of 14 other measures differ by more than chance", "retries</bdi>", "4.0 (4.0 to 4.0)", "12 of 12", "0.00049"} {
 		if !strings.Contains(decides, want) {
 			t.Errorf("what decides does not say %q: %s", want, decides)
 		}
