@@ -301,11 +301,12 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// receipts are when the broker had each message, by its position.
+// receipts are when the broker had each entry, and the index of its last message, -1 if it is no batch.
 type receipts struct {
-	mu sync.Mutex
-	at map[eventlog.Position]time.Time
-	n  atomic.Int64
+	last map[eventlog.Position]int32
+	mu   sync.Mutex
+	at   map[eventlog.Position]time.Time
+	n    atomic.Int64
 }
 
 // offer sends messages at a rate. The receipt of a batch is that of all its messages.
@@ -327,7 +328,11 @@ func (d *deployment) offer(ctx context.Context, msgs []eventlog.Message, rate in
 		p.SendAsync(ctx, &pulsar.ProducerMessage{Payload: msgs[i].Payload, Key: msgs[i].Key}, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 			if err == nil {
 				got.mu.Lock()
-				got.at[eventlog.Position{Ledger: id.LedgerID(), Entry: id.EntryID()}] = time.Now()
+				at := eventlog.Position{Ledger: id.LedgerID(), Entry: id.EntryID()}
+				got.at[at], got.last[at] = time.Now(), max(got.last[at], id.BatchIdx())
+				if !batched {
+					got.last[at] = -1
+				}
 				got.mu.Unlock()
 				got.n.Add(1)
 			}
@@ -354,18 +359,14 @@ func (d *deployment) ownerLatency(msgs []eventlog.Message, rate int, batched boo
 		return o.Phase() == evaluator.Live && o.Positions().Chain.InTo == before || before == eventlog.Start && o.Phase() == evaluator.Live
 	})
 	answers, answered = nil, 0
-	got := &receipts{at: map[eventlog.Position]time.Time{}}
+	got := &receipts{at: map[eventlog.Position]time.Time{}, last: map[eventlog.Position]int32{}}
 	go d.offer(d.b.Context(), msgs, rate, batched, got)
 	d.drive(o, func() bool { return answered == len(msgs) && got.n.Load() == int64(len(msgs)) })
 	closeAll()
 	var l latency
 	for at, when := range got.at {
-		i, _ := slices.BinarySearchFunc(answers, at, func(a answer, at eventlog.Position) int {
-			return eventlog.Position{Ledger: a.to.Ledger, Entry: a.to.Entry}.Compare(at)
-		})
-		for i+1 < len(answers) && answers[i+1].from.Ledger == at.Ledger && answers[i+1].from.Entry == at.Entry && answers[i].to.Entry == at.Entry {
-			i++ // the envelope ends within the batch
-		}
+		at.Batch = got.last[at]
+		i, _ := slices.BinarySearchFunc(answers, at, func(a answer, at eventlog.Position) int { return a.to.Compare(at) })
 		l = append(l, answers[i].at.Sub(when).Seconds()*1e3)
 	}
 	return l
@@ -376,7 +377,7 @@ func (d *deployment) bareLatency(msgs []eventlog.Message, rate int, batched bool
 	r, p := d.bareReader(pulsar.LatestMessageID()), d.bareProducer()
 	defer r.Close()
 	defer p.Close()
-	got := &receipts{at: map[eventlog.Position]time.Time{}}
+	got := &receipts{at: map[eventlog.Position]time.Time{}, last: map[eventlog.Position]int32{}}
 	go d.offer(d.b.Context(), msgs, rate, batched, got)
 	answered := &receipts{at: map[eventlog.Position]time.Time{}}
 	payload, sent := make([]byte, 512), int64(0)
