@@ -134,6 +134,15 @@ type tooDeep struct{}
 
 func (tooDeep) Error() string { return fmt.Sprintf("nested deeper than %d", maxDepth) }
 
+// versions are those that each kind may have, the usual one first.
+var versions = map[string][]string{
+	"RetryPolicy":   {apiVersion, apiVersionFlat},
+	KindGroup:       {apiVersionGroup},
+	"Queue":         {apiVersion, apiVersionFlat},
+	KindBudget:      {apiVersionGroup},
+	"RetrySettings": {apiVersion},
+}
+
 // resource reads a document by its kind.
 func (d *document) resource(root *yaml.Node) {
 	kind, kindAt := scalarAt(root, "kind")
@@ -143,56 +152,9 @@ func (d *document) resource(root *yaml.Node) {
 		d.wrongType(root, "", "a mapping with a kind")
 		return
 	}
-	var known []string
-	switch kind {
-	case "RetryPolicy":
-		known = []string{apiVersion, apiVersionFlat}
-		switch version {
-		case apiVersion:
-			file := policyFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			d.name, d.spec, d.policy = "metadata.name", "spec", &namedPolicy{file.Metadata.Name, file.Spec}
-			return
-		case apiVersionFlat:
-			file := flatFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			p := file.policy()
-			d.name, d.policy = "name", &p
-			return
-		}
-	case KindGroup:
-		known = []string{apiVersionGroup}
-		if version == apiVersionGroup {
-			file := groupFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			d.name, d.spec, d.group = "metadata.name", "spec", &namedGroup{file.Metadata.Name, file.Spec}
-			return
-		}
-	case "Queue":
-		known = []string{apiVersion, apiVersionFlat}
-		if version == "" || slices.Contains(known, version) {
-			file := queueFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			d.name, d.queue = "name", &file.queueSpec
-			return
-		}
-	case KindBudget:
-		known = []string{apiVersionGroup}
-		if version == apiVersionGroup {
-			file := budgetFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			d.name, d.spec, d.budget = "metadata.name", "spec", &namedBudget{file.Metadata.Name, file.Spec}
-			return
-		}
-	case "RetrySettings":
-		known = []string{apiVersion}
-		if version == "" || version == apiVersion {
-			file := settingsFile{}
-			d.value(root, "", reflect.ValueOf(&file).Elem())
-			d.name, d.spec, d.settings = "kind", "spec", &file.Spec
-			return
-		}
-	default:
+	known := versions[kind]
+	switch _, flatName := scalarAt(root, "name"); {
+	case known == nil:
 		f := unknownValue("kind", kind, []string{"RetryPolicy", "GroupPolicy", "Queue", "RetryBudget", "RetrySettings"})
 		f.code = codeKind
 		if kind == "" {
@@ -200,12 +162,45 @@ func (d *document) resource(root *yaml.Node) {
 		}
 		d.report(d.nearest("kind"), "kind", f)
 		return
+	case version == "" && (kind == "Queue" || kind == "RetrySettings"): // they may do without
+	case version == "": // and the rest is read, so that its problems show too
+		d.report(root, "apiVersion", fault{codeAPIVersion, "no apiVersion", "use " + oneOf(known)})
+		if kind == "RetryPolicy" && flatName != nil {
+			version = apiVersionFlat
+		}
+	case !slices.Contains(known, version):
+		d.report(versionAt, "apiVersion", fault{codeAPIVersion, "unsupported apiVersion " + shown(version), "use " + oneOf(known)})
+		return
 	}
-	f := fault{codeAPIVersion, "unsupported apiVersion " + shown(version), "use " + oneOf(known)}
-	if version == "" {
-		f.message = "no apiVersion"
+	switch kind {
+	case "RetryPolicy":
+		if version == apiVersionFlat {
+			file := flatFile{}
+			d.value(root, "", reflect.ValueOf(&file).Elem())
+			p := file.policy()
+			d.name, d.policy = "name", &p
+			return
+		}
+		file := policyFile{}
+		d.value(root, "", reflect.ValueOf(&file).Elem())
+		d.name, d.spec, d.policy = "metadata.name", "spec", &namedPolicy{file.Metadata.Name, file.Spec}
+	case KindGroup:
+		file := groupFile{}
+		d.value(root, "", reflect.ValueOf(&file).Elem())
+		d.name, d.spec, d.group = "metadata.name", "spec", &namedGroup{file.Metadata.Name, file.Spec}
+	case "Queue":
+		file := queueFile{}
+		d.value(root, "", reflect.ValueOf(&file).Elem())
+		d.name, d.queue = "name", &file.queueSpec
+	case KindBudget:
+		file := budgetFile{}
+		d.value(root, "", reflect.ValueOf(&file).Elem())
+		d.name, d.spec, d.budget = "metadata.name", "spec", &namedBudget{file.Metadata.Name, file.Spec}
+	case "RetrySettings":
+		file := settingsFile{}
+		d.value(root, "", reflect.ValueOf(&file).Elem())
+		d.name, d.spec, d.settings = "kind", "spec", &file.Spec
 	}
-	d.report(d.nearest("apiVersion"), "apiVersion", f)
 }
 
 // scalarAt returns the scalar of a key of a mapping, and its node.
