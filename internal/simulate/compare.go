@@ -47,9 +47,14 @@ type Interval struct {
 // String is the median, and the interval if there is one.
 func (i *Interval) String() string {
 	if i.Low == nil {
-		return fmt.Sprintf("%.1f", i.Median)
+		return tenths(i.Median)
 	}
-	return fmt.Sprintf("%.1f (%.1f to %.1f)", i.Median, *i.Low, *i.High)
+	return fmt.Sprintf("%s (%s to %s)", tenths(i.Median), tenths(*i.Low), tenths(*i.High))
+}
+
+// tenths rounds, and has no minus before what is then 0.
+func tenths(v float64) string {
+	return strings.Replace(fmt.Sprintf("%.1f", v), "-0.0", "0.0", 1)
 }
 
 // Difference is how a candidate differs from the first one, seed by seed.

@@ -100,3 +100,15 @@ func TestCompareParts(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+func TestIntervalsHaveNoNegativeZero(t *testing.T) {
+	t.Parallel()
+	low, high := -0.04, 0.04
+	if got := (&Interval{Median: -0.001, Low: &low, High: &high}).String(); got != "0.0 (0.0 to 0.0)" {
+		t.Error(got)
+	}
+	low = -1.04
+	if got := (&Interval{Median: -0.06, Low: &low, High: &high}).String(); got != "-0.1 (-1.0 to 0.0)" {
+		t.Error(got)
+	}
+}
