@@ -171,6 +171,9 @@ func (p *pages) Find(q table.Query, fields func() []any, found func() error) err
 		query = strings.Replace(query, "?", "$"+strconv.Itoa(n), 1)
 	}
 	var raw []byte
+	if _, err := p.conn.Exec(p.ctx, fmt.Sprintf("SET enable_seqscan TO %v; SET enable_bitmapscan TO %[1]v", !q.Index)); err != nil {
+		return err
+	}
 	if err := p.conn.QueryRow(p.ctx, "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "+query, q.Args...).Scan(&raw); err != nil {
 		return fmt.Errorf("%s: %w", query, err)
 	}

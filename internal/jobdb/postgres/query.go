@@ -66,19 +66,32 @@ func (s *source) Find(q table.Query, fields func() []any, found func() error) er
 	if q.Rows {
 		q.Columns = stored(names)
 	}
-	rows, err := s.tx.Query(s.ctx, numbered(q.SQL("refloat_", "")), keys(q.Args)...)
-	if err != nil {
-		return s.failed(q.From, err)
+	b := &pgx.Batch{}
+	if q.Index {
+		onlyIndexes(b, "off")
 	}
 	var stopped error
-	err = each(rows, names, len(q.Columns) > len(names), fields, func() error {
-		stopped = found()
-		return stopped
+	b.Queue(numbered(q.SQL("refloat_", "")), keys(q.Args)...).Query(func(rows pgx.Rows) error {
+		return each(rows, names, len(q.Columns) > len(names), fields, func() error {
+			stopped = found()
+			return stopped
+		})
 	})
+	if q.Index {
+		onlyIndexes(b, "DEFAULT")
+	}
+	err := s.tx.SendBatch(s.ctx, b).Close()
 	if stopped != nil {
 		return stopped
 	}
 	return s.failed(q.From, err)
+}
+
+// onlyIndexes makes PostgreSQL read only from indexes, with the first row before it has found all. DEFAULT ends that.
+func onlyIndexes(b *pgx.Batch, others string) {
+	for _, way := range []string{"seqscan", "bitmapscan"} {
+		b.Queue("SET LOCAL enable_" + way + " TO " + others)
+	}
 }
 
 func (s *source) failed(from string, err error) error {

@@ -11,6 +11,7 @@ import (
 
 // listing is how a list is read: its orders, each of which an index has, and what it selects by.
 type listing struct {
+	key    string            // columns that are unique together, and have an index
 	orders map[string]string // columns, the last of them unique together
 	sorts  []string          // the first one is the default
 	timed  string            // the order by the time that Since and Until select by
@@ -20,6 +21,7 @@ type listing struct {
 
 var (
 	jobListing = listing{
+		key: "job_id partition",
 		orders: map[string]string{
 			"id": "job_id partition", "submitted": "submitted job_id partition", "ended": "ended job_id partition",
 			"retry-after": "retry_after job_id partition", "runs": "runs job_id partition",
@@ -27,11 +29,19 @@ var (
 		sorts: jobdb.JobSorts, timed: "submitted",
 	}
 	runListing = listing{
+		key:    "job_id run_id partition",
 		orders: map[string]string{"job": "job_id run_index run_id partition", "leased": "leased job_id run_id partition", "ended": "ended job_id run_id partition"},
 		sorts:  jobdb.RunSorts, timed: "leased",
 	}
-	decisionListing = listing{orders: map[string]string{"log": "partition number", "time": "time partition number"}, sorts: jobdb.DecisionSorts, timed: "time"}
-	groupListing    = listing{orders: map[string]string{"name": "queue job_set grp partition", "restarts": "restarts queue job_set grp partition"}, sorts: jobdb.GroupSorts, always: map[string]string{"name": "queue >= ''"}}
+	decisionListing = listing{
+		key:    "partition number",
+		orders: map[string]string{"log": "partition number", "time": "time partition number"}, sorts: jobdb.DecisionSorts, timed: "time",
+	}
+	groupListing = listing{
+		key:    "group_id partition",
+		orders: map[string]string{"name": "queue job_set grp partition", "restarts": "restarts queue job_set grp partition"}, sorts: jobdb.GroupSorts,
+		always: map[string]string{"name": "queue >= ''"},
+	}
 )
 
 // condition is something that a list selects by.
@@ -39,11 +49,13 @@ type condition struct {
 	where Query // on a row, with a tilde before each column whose index is not to be used
 	// lookup is the same, as an index finds the rows; empty: no index does.
 	lookup Query
+	via    Query // what the lookup reads in an index of another table; empty: it is of the list's own
 	// orders are those in which that index has the rows that it finds, by names with spaces between them. If it has the
 	// order by time, it finds a range of times too.
 	orders string
 	few    bool // rows, so that they can always be sorted
-	time   bool // it is about the time that the list can be ordered by
+	// It is about the time that the list can be ordered by, which begins there or ends before.
+	since, until bool
 }
 
 // simple returns a condition on columns, which an index finds unless it is a scan.
@@ -77,6 +89,8 @@ func joined(list, from string, on []string, conditions []condition) []condition 
 	// The limit keeps both databases from making a join of it, and from reading the other table first.
 	c.where.where("EXISTS (SELECT 1"+of+strings.Join(append(same, all.Where...), " AND ")+" LIMIT 1 OFFSET 0)", all.Args...)
 	if all = combined(conditions, 0); len(conditions[0].lookup.Where) > 0 {
+		c.via = conditions[0].lookup
+		c.via.From = from
 		// SQLite is not to read a whole partition, the last of the columns.
 		c.lookup.where("("+strings.Join(on[:len(on)-1], ", ")+", ~"+on[len(on)-1]+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
 	}
@@ -115,7 +129,7 @@ func (p *plan) found() Query {
 	all := slices.Clone(p.all)
 	if slices.Contains(strings.Fields(all[p.lead].orders), p.timed) {
 		for i := range all {
-			if all[i].time { // in the same index, behind
+			if all[i].since || all[i].until { // in the same index, behind
 				all[i].where = all[i].lookup
 			}
 		}
@@ -123,8 +137,12 @@ func (p *plan) found() Query {
 	return combined(all, p.lead)
 }
 
-// window is how many rows of an order are looked at for a page, before the rows that an index finds are sorted.
-const window = 5000
+// window is how many rows of an order are looked at for a page, before all that an index finds are sorted. If those are no more than few,
+// they are sorted at once: to find and sort one costs several times as much.
+const (
+	window = 5000
+	few    = window / 4
+)
 
 // reading is the reading of a page of a list.
 type reading[T any] struct {
@@ -143,9 +161,9 @@ type reading[T any] struct {
 // page visits the rows of one page. It returns the values that the next page begins after; nil: this was the last one.
 //
 // It reads as few rows as it can without knowing how they are distributed. If an index finds the rows in the order, or if
-// there is nothing to find, it reads in the order of the index until the page is full. Otherwise it looks at a window of
-// the order, and if they do not fill the page, there are few enough in the rest to find and sort them all. The tildes (Query.SQL)
-// leave SQLite no other way, as it has no statistics; PostgreSQL decides by its own.
+// there is nothing to find, it reads in the order of the index until the page is full. If an index finds few rows, it sorts
+// them. Otherwise it looks at a window of the order, and if the page is not full then, it finds and sorts those in the rest: rows
+// are where the order has them last. The tildes (Query.SQL) leave SQLite no other way, as it has no statistics; PostgreSQL decides by its own.
 func page[T any](s Source, t *Of[T], of plan, p jobdb.Page, visit func(*T) error) (next []any, err error) {
 	r := &reading[T]{plan: of, source: s, table: t, sort: p.Sort, down: p.Descending, visit: visit}
 	if r.sort == "" {
@@ -160,33 +178,45 @@ func page[T any](s Source, t *Of[T], of plan, p jobdb.Page, visit func(*T) error
 	if p.Limit > 0 {
 		r.limit = min(int64(p.Limit), math.MaxInt32)
 	}
+	if r.all = slices.Clone(r.all); p.After != nil { // from there on the index is to be read
+		for i := range r.all {
+			if r.begins(&r.all[i]) {
+				r.all[i].lookup = r.all[i].where
+			}
+		}
+	}
 	var lead condition
-	if of.lead >= 0 {
-		lead = of.all[of.lead]
+	if r.lead >= 0 {
+		lead = r.all[r.lead]
 	}
 	switch {
-	case of.lead < 0 || slices.Contains(strings.Fields(lead.orders), r.sort):
-		q := of.found()
-		r.ordered(&q, p.After)
+	case r.lead < 0 || slices.Contains(strings.Fields(lead.orders), r.sort):
+		q := r.found()
+		r.ordered(&q, p.After, nil)
 		err = r.read(q)
 	case lead.few || r.limit == 0:
 		err = r.sorted(p.After)
 	default:
-		err = r.inWindow(p.After)
+		err = r.searched(p.After, lead)
 	}
 	return r.next, err
 }
 
-// after adds the condition that rows are behind a place of the order; nil: all are.
-func (r *reading[T]) after(q *Query, mark string, place []any) {
-	if place == nil {
-		return
+// compare adds the condition that rows are behind a place of the order, or not; nil: all are.
+func (r *reading[T]) compare(q *Query, mark, with string, place []any) {
+	if place != nil {
+		q.where("("+mark+strings.Join(r.by, ", ")+") "+with+" (?"+strings.Repeat(", ?", len(r.by)-1)+")", place...)
 	}
-	beyond := ">"
-	if r.down {
-		beyond = "<"
-	}
-	q.where("("+mark+strings.Join(r.by, ", ")+") "+beyond+" (?"+strings.Repeat(", ?", len(r.by)-1)+")", place...)
+}
+
+// begins reports whether a condition is on the time at which the order begins.
+func (r *reading[T]) begins(c *condition) bool {
+	return r.sort == r.timed && (c.since && !r.down || c.until && r.down)
+}
+
+// ends reports whether a condition is on the time at which the order ends.
+func (r *reading[T]) ends(c *condition) bool {
+	return r.sort == r.timed && (c.until && !r.down || c.since && r.down)
 }
 
 func (r *reading[T]) order(mark string) string {
@@ -197,39 +227,85 @@ func (r *reading[T]) order(mark string) string {
 	return " ORDER BY " + mark + strings.Join(r.by, direction+", ") + direction
 }
 
-// ordered makes a query read the rows behind a place in the order of an index.
-func (r *reading[T]) ordered(q *Query, after []any) {
-	if always := r.always[r.sort]; always != "" {
+// ordered makes a query read the rows behind a place in the order of an index, and up to another one; nil: no limit.
+func (r *reading[T]) ordered(q *Query, after, until []any) {
+	if always := r.always[r.sort]; always != "" && after == nil && until == nil {
 		q.where(always)
 	}
-	r.after(q, "", after)
+	behind, before := r.behind()
+	r.compare(q, "", behind, after)
+	r.compare(q, "", before+"=", until)
 	q.Rest = r.order("")
 }
 
-// sorted finds rows, and sorts them. The limit of what it finds keeps both databases from reading it in the order instead.
+// behind returns the comparisons of what is behind a place of the order, and of what is before it.
+func (r *reading[T]) behind() (behind, before string) {
+	if r.down {
+		return "<", ">"
+	}
+	return ">", "<"
+}
+
+// sorted finds rows, and sorts them. The limit of what it finds keeps both databases from reading it in the order instead. Of a
+// page, it sorts no more of a row than its place and its key.
 func (r *reading[T]) sorted(after []any) error {
 	rows := r.found()
 	rows.Columns, rows.From, rows.Rest = []string{"*"}, r.table.Name, fmt.Sprintf(" LIMIT %d", math.MaxInt64)
 	q := Query{Of: &rows, Args: slices.Clone(rows.Args)}
-	r.after(&q, "~", after)
+	behind, _ := r.behind()
+	r.compare(&q, "~", behind, after)
 	q.Rest = r.order("~")
+	if r.limit > 0 {
+		key := columns(r.key)
+		rows.Columns = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.by, key))))
+		q.Columns, q.From = key, r.table.Name
+		q.Rest += r.most()
+		page := Query{Rest: r.order("~")}
+		page.where("("+strings.Join(key, ", ")+") IN ("+q.text()+")", q.Args...)
+		q = page
+	}
 	return r.read(q)
 }
 
-// inWindow looks for rows in the next ones of the order. If the page is not full then, it finds and sorts those behind.
-func (r *reading[T]) inWindow(after []any) error {
-	times := Query{}
-	if r.sort == r.timed {
-		for i := range r.all {
-			if r.all[i].time {
-				times = r.all[i].lookup
-			}
+// most is the clause that ends a query with the page. One more row shows whether there is a next one.
+func (r *reading[T]) most() string { return fmt.Sprintf(" LIMIT %d", r.limit+1-r.n) }
+
+// searched looks for rows behind a place, of which an index finds those of a condition in another order.
+func (r *reading[T]) searched(after []any, lead condition) error {
+	many, err := r.many(lead)
+	if many && err == nil {
+		if after, err = r.inWindow(after); after == nil {
+			return err
 		}
 	}
-	edge := Query{Columns: r.by, From: r.table.Name, Where: slices.Clone(times.Where), Args: slices.Clone(times.Args)}
-	r.ordered(&edge, after)
+	if err != nil {
+		return err
+	}
+	return r.sorted(after)
+}
+
+// many reports whether an index finds more than few rows by a condition.
+func (r *reading[T]) many(c condition) (many bool, err error) {
+	q := c.via
+	if q.From == "" {
+		q = c.lookup
+		q.From = r.table.Name
+	}
+	one := 0
+	q.Columns, q.Rest, q.Index = []string{"1"}, fmt.Sprintf(" LIMIT 1 OFFSET %d", few), true
+	err = r.source.Find(q, func() []any { return []any{&one} }, func() error {
+		many = true
+		return nil
+	})
+	return many, err
+}
+
+// inWindow looks for rows in the next ones of the order. It returns the place of the last one if the page is not full and the order goes on.
+func (r *reading[T]) inWindow(after []any) (until []any, err error) {
+	edge, q := Query{Columns: r.by, From: r.table.Name}, combined(r.all, -1)
+	r.times(&edge, true)
+	r.ordered(&edge, after, nil)
 	edge.Rest += fmt.Sprintf(" LIMIT 1 OFFSET %d", window)
-	var until []any
 	row := new(T)
 	all := r.table.Fields(row, nil)
 	if err := r.source.Find(edge, func() (fields []any) {
@@ -241,22 +317,29 @@ func (r *reading[T]) inWindow(after []any) error {
 		until = r.place(row)
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
-	probe := edge
-	probe.Columns, probe.Rest = []string{"*"}, r.order("")+fmt.Sprintf(" LIMIT %d", window+1)
-	q := combined(r.all, -1)
-	q.Of, q.Args, q.Rest = &probe, slices.Concat(probe.Args, q.Args), r.order("")
-	if err := r.read(q); err != nil || until == nil || r.next != nil {
-		return err
+	r.times(&q, until == nil)
+	r.ordered(&q, after, until)
+	if err := r.read(q); err != nil || r.next != nil {
+		return nil, err
 	}
-	return r.sorted(until)
+	return until, nil
+}
+
+// times makes a query read the order from the time on at which it begins, and up to the end.
+func (r *reading[T]) times(q *Query, end bool) {
+	for i := range r.all {
+		if c := &r.all[i]; r.begins(c) || end && r.ends(c) {
+			q.where(c.lookup.Where[0], c.lookup.Args...)
+		}
+	}
 }
 
 // read visits the rows of a query, until the page is full.
 func (r *reading[T]) read(q Query) error {
 	if r.limit > 0 {
-		q.Rest += fmt.Sprintf(" LIMIT %d", r.limit+1-r.n) // one more shows whether there is a next page
+		q.Rest += r.most()
 	}
 	return find(r.source, r.table, q, func(row *T) error {
 		if r.n++; r.limit > 0 && r.n > r.limit {

@@ -23,6 +23,7 @@ type Query struct {
 	Args  []any  // int, int64 or string
 	Rest  string // the clauses after the conditions
 	Rows  bool   // Columns are all those of the table
+	Index bool   // only an index may find the rows, one after another
 	// Of is what the rows are selected from; nil: the table. Its arguments are the first ones of Args.
 	Of *Query
 }
@@ -42,16 +43,20 @@ func (q *Query) Conditions() string {
 
 // SQL returns the statement for tables whose names begin with prefix. hint takes the place of each tilde.
 func (q *Query) SQL(prefix, hint string) string {
+	return strings.NewReplacer("{", prefix, "}", "", "~", hint).Replace(q.text())
+}
+
+// text is the statement with braces and tildes.
+func (q *Query) text() string {
 	from := "{" + q.From + "}"
 	if q.Of != nil {
-		from = "(" + q.Of.SQL(prefix, hint) + ")"
+		from = "(" + q.Of.text() + ")"
 	}
-	tables := strings.NewReplacer("{", prefix, "}", "", "~", hint)
 	with := ""
 	if q.With != "" {
 		with = "WITH " + q.With + " "
 	}
-	return tables.Replace(with + "SELECT " + strings.Join(q.Columns, ", ") + " FROM " + from + " AS " + q.From + q.Conditions() + q.Rest)
+	return with + "SELECT " + strings.Join(q.Columns, ", ") + " FROM " + from + " AS " + q.From + q.Conditions() + q.Rest
 }
 
 // Source runs queries for Queries, all on one snapshot of a database.

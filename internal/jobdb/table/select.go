@@ -81,9 +81,7 @@ func states[V ~uint8](of []uint8, orders string, over func(V) bool, lost ...V) [
 	c := scan("~state IN (?"+strings.Repeat(", ?", len(of)-1)+")", numbers(of)...)
 	switch {
 	case !slices.ContainsFunc(of, func(s uint8) bool { return over(V(s)) }):
-		c.lookup.where("ended = 0")
-		c.lookup.where(c.where.Where[0], c.where.Args...)
-		c.orders = "ended"
+		return []condition{simple("ended", "~ended = 0"), c}
 	case len(of) == 1 && slices.Contains(lost, V(of[0])):
 		c.lookup.where(ofFate, int64(of[0]))
 		c.orders = orders
@@ -94,22 +92,17 @@ func states[V ~uint8](of []uint8, orders string, over func(V) bool, lost ...V) [
 // ofFate finds what failed or was cancelled.
 const ofFate = "fate = ? AND fate <> 0"
 
-// within returns a condition on the time that a list can be ordered by.
-func within(column string, since, until int64) []condition {
-	var where []string
-	var args []any
+// within returns conditions on the time that a list can be ordered by.
+func within(column string, since, until int64) (all []condition) {
 	if since != 0 {
-		where, args = append(where, "~"+column+" >= ?"), append(args, since)
+		all = append(all, simple(column, "~"+column+" >= ?", since))
+		all[0].since = true
 	}
 	if until != 0 {
-		where, args = append(where, "~"+column+" < ? AND ~"+column+" <> 0"), append(args, until)
+		all = append(all, simple(column, "~"+column+" < ? AND ~"+column+" <> 0", until))
+		all[len(all)-1].until = true
 	}
-	if where == nil {
-		return nil
-	}
-	c := simple(column, strings.Join(where, " AND "), args...)
-	c.time = true
-	return []condition{c}
+	return all
 }
 
 func endedSince(at int64) []condition {
