@@ -312,14 +312,21 @@ ALTER TABLE refloat_counts DROP CONSTRAINT refloat_counts_pkey, ADD PRIMARY KEY 
 CREATE INDEX refloat_jobs_fate_in_set ON refloat_jobs (job_set, queue, fate, ended, job_id, partition) WHERE fate <> 0;
 CREATE INDEX refloat_jobs_waiting_in_set ON refloat_jobs (job_set, queue, retry_after, job_id, partition) WHERE retry_after > 0;
 `, `
--- Decisions are counted by category too, in place of counts of categories alone. Lists sort the rows of one time, but of those that have
--- not ended only those of a job.
-DROP INDEX refloat_jobs_submitted, refloat_jobs_queue, refloat_runs_leased, refloat_runs_ended, refloat_runs_fate, refloat_runs_node, refloat_runs_category;
+-- Decisions are counted by category too, in place of counts of categories alone. Lists of runs sort
+-- those of a job.
+DROP INDEX refloat_runs_leased, refloat_runs_ended, refloat_runs_fate, refloat_runs_node, refloat_runs_category;
+CREATE INDEX refloat_runs_leased ON refloat_runs (leased, job_id);
+CREATE INDEX refloat_runs_ended ON refloat_runs (ended, job_id);
+CREATE INDEX refloat_runs_fate ON refloat_runs (fate, leased, job_id) WHERE fate <> 0;
+CREATE INDEX refloat_runs_node ON refloat_runs (substr((CASE WHEN error_node <> '' THEN error_node ELSE node END), 1, 100), leased, job_id);
+CREATE INDEX refloat_runs_category ON refloat_runs (substr(error_category, 1, 100), leased, job_id) WHERE error_category <> '';
+` + table.Recount("refloat_"), `
+-- Lists sort the rows of one time, but of those that have not ended only those of a job.
+DROP INDEX refloat_jobs_submitted, refloat_jobs_queue, refloat_runs_leased, refloat_runs_fate, refloat_runs_node, refloat_runs_category;
 CREATE INDEX refloat_jobs_submitted ON refloat_jobs (submitted);
 CREATE INDEX refloat_jobs_queue ON refloat_jobs (queue, submitted);
 CREATE INDEX refloat_runs_leased ON refloat_runs (leased);
-CREATE INDEX refloat_runs_ended ON refloat_runs (ended, job_id);
 CREATE INDEX refloat_runs_fate ON refloat_runs (fate, leased) WHERE fate <> 0;
 CREATE INDEX refloat_runs_node ON refloat_runs (substr((CASE WHEN error_node <> '' THEN error_node ELSE node END), 1, 100), leased);
 CREATE INDEX refloat_runs_category ON refloat_runs (substr(error_category, 1, 100), leased) WHERE error_category <> '';
-` + table.Recount("refloat_")}
+`}
