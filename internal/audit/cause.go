@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/refloat/refloat/internal/policy"
@@ -10,7 +10,7 @@ import (
 // Cause names in a few words why a run failed, for tables and counts: its conditions, else its exit codes, else
 // its category.
 func Cause(f *policy.Failure) string {
-	var names []string
+	names := make([]string, 0, 4)
 	for condition := range policy.Condition(16) {
 		if f.Conditions.Has(condition) {
 			names = append(names, condition.String())
@@ -23,9 +23,9 @@ func Cause(f *policy.Failure) string {
 		switch k := &f.Containers[i]; {
 		case len(names) > 0 || k.ExitCode == 0:
 		case k.Reason == policy.OOMKilled.String():
-			names = append(names, k.Reason)
+			names = append(names, policy.OOMKilled.String())
 		default:
-			names = append(names, fmt.Sprintf("exit code %d", k.ExitCode))
+			names = append(names, "exit code "+strconv.Itoa(int(k.ExitCode)))
 		}
 	}
 	if len(names) == 0 && f.Category != "" {

@@ -48,6 +48,12 @@ func factsOf(f *policy.Failure, failure *projection.Failure, semantics uint32) {
 	}
 }
 
+// ErrorFacts are the facts that an error alone says. It reuses the containers of f.
+func ErrorFacts(f *policy.Failure, e *events.Error) {
+	*f = policy.Failure{Containers: f.Containers[:0], Message: e.Message}
+	addError(f, e, nil)
+}
+
 func addError(f *policy.Failure, e *events.Error, initContainers []string) {
 	f.Category, f.Subcategory = e.Category, e.Subcategory
 	if e.Category == categoryInternal && e.Subcategory == subcategoryActiveDeadline {

@@ -101,9 +101,13 @@ func notDecided(s projection.Skip) chain.NotDecidedReason {
 }
 
 func (p *Processor) emit(r chain.Record) {
+	p.out.Records = append(p.out.Records, r)
+	if p.RecordsOnly {
+		return
+	}
 	start := len(p.buf)
 	p.buf = chain.AppendRecord(p.buf, r) // if it moves, earlier records stay where they were
 	b := p.buf[start:len(p.buf):len(p.buf)]
 	p.Progress.Running = p.Progress.Running.Extend(b)
-	p.out.Records, p.out.Bytes = append(p.out.Records, r), append(p.out.Bytes, b)
+	p.out.Bytes = append(p.out.Bytes, b)
 }

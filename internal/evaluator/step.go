@@ -33,6 +33,8 @@ type Processor struct {
 	Progress Progress
 	State    *projection.State
 	Rules    Rules
+	// RecordsOnly is set by a caller that needs neither the bytes of records nor the running hash over them: there are none.
+	RecordsOnly bool
 
 	decoder events.Decoder
 	failure policy.Failure

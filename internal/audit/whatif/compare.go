@@ -9,7 +9,6 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/projection"
 )
 
 // parted is a job or a group of which the two histories have parted.
@@ -48,25 +47,34 @@ type message struct {
 	seq      *events.Sequence
 	at       int64 // the time of its latest event
 	actual   []entry
-	logged   bool              // there is a decision log, which actual is of
-	causes   map[string]string // of the runs that failed, by run
-	requests *requests         // of the jobs of the partition
+	logged   bool           // there is a decision log, which actual is of
+	causes   []cause        // of the runs that failed, as far as they were asked for
+	facts    policy.Failure // scratch
+	requests *requests      // of the jobs of the partition
 }
+
+type cause struct{ run, name string }
 
 // cause names why a run failed.
 func (m *message) cause(e *entry) string {
 	if m.seq == nil || e.isUnit() {
 		return e.verdict.Code
 	}
-	c, known := m.causes[e.run[1]]
-	if !known {
-		if m.causes == nil {
-			m.causes = map[string]string{}
+	for i := range m.causes {
+		if c := &m.causes[i]; c.run == e.run[1] {
+			return c.name
 		}
-		c = strings.Clone(causeOf(m.seq, e))
-		m.causes[e.run[1]] = c
 	}
-	return c
+	name := "unknown"
+	for i := range m.seq.Events {
+		if ev := &m.seq.Events[i]; ev.RunID == e.run[1] && ev.JobID == e.job() && ev.Error != nil {
+			evaluator.ErrorFacts(&m.facts, ev.Error)
+			name = audit.Cause(&m.facts)
+			break
+		}
+	}
+	m.causes = append(m.causes, cause{e.run[1], name})
+	return name
 }
 
 // failed reports whether the history has a decision that failed the run of an entry for good.
@@ -369,19 +377,4 @@ func (c *comparison) end() {
 			c.over(p, &c.outcomes(p).Open)
 		}
 	}
-}
-
-// causeOf names why a run failed.
-func causeOf(seq *events.Sequence, r *entry) string {
-	if seq == nil || r.run[1] == "" {
-		return r.verdict.Code
-	}
-	for i := range seq.Events {
-		if ev := &seq.Events[i]; ev.RunID == r.run[1] && ev.JobID == r.job() && ev.Error != nil {
-			f := &projection.Failure{JobID: r.job(), RunID: ev.RunID, Job: &projection.Job{}, Run: &projection.Run{}, Error: ev.Error}
-			facts, _ := evaluator.FactsOf(f, evaluator.SemanticsVersion)
-			return audit.Cause(&facts)
-		}
-	}
-	return "unknown"
 }

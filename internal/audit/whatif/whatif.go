@@ -123,7 +123,7 @@ func newSide(o *Options, c *Candidate) (*side, error) {
 		return nil, err
 	}
 	s := &side{Replayer: r, set: c.Set, fates: newFates(o, false)}
-	s.Rules = evaluator.Rules{Set: c.Set.Set}
+	s.Rules, s.RecordsOnly = evaluator.Rules{Set: c.Set.Set}, true
 	return s, nil
 }
 
@@ -172,18 +172,17 @@ type pass struct {
 	o         *Options
 	partition int
 	against   *side // nil: the records in the log
-	logged    bool  // the log has records
 	sides     []*side
 	compared  []*comparison
 	history   *fates
-	requests  *requests
+	of        message // the current one
 	messages  uint64
 	began     int64 // when the first message was published; 0: there is none
 	ended     int64 // the latest
 }
 
 func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass, err error) {
-	x = &pass{o: o, partition: p, history: newFates(o, true), requests: newRequests(o)}
+	x = &pass{o: o, partition: p, history: newFates(o, true), of: message{logged: logs.Decisions != nil, requests: newRequests(o)}}
 	if o.Against != nil {
 		if x.against, err = newSide(o, o.Against); err != nil {
 			return nil, err
@@ -196,7 +195,7 @@ func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass
 		}
 		x.sides, x.compared = append(x.sides, s), append(x.compared, newComparison(o, p))
 	}
-	if x.logged = logs.Decisions != nil; x.logged {
+	if x.of.logged {
 		err = x.decided(ctx, logs)
 	} else {
 		err = x.events(ctx, logs.Events)
@@ -304,7 +303,8 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 
 // message decides a message by all sides and compares.
 func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry) error {
-	of, baseline, happened := &message{position: m.OriginPosition(), actual: actual, logged: x.logged, requests: x.requests}, actual, actual
+	of, baseline, happened := &x.of, actual, actual
+	of.position, of.actual, of.causes = m.OriginPosition(), actual, of.causes[:0]
 	for i, side := range x.all() {
 		if err := side.step(form, m); err != nil {
 			return err
@@ -313,14 +313,14 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 			of.seq = side.Events()
 			of.at = timeOf(of.seq, m.OriginPublish())
 			timed(actual, of.at)
-			x.requests.message(of.seq)
+			of.requests.message(of.seq)
 		}
 		timed(side.entries, of.at)
 		side.fates.message(of, side.entries)
 	}
 	if x.against != nil {
 		baseline = x.against.entries
-		if !x.logged {
+		if !of.logged {
 			happened = undecided(baseline)
 		}
 	}
@@ -328,7 +328,7 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 	for i, side := range x.sides {
 		x.compared[i].message(of, baseline, side.entries)
 	}
-	x.requests.done(of.seq, of.at)
+	of.requests.done(of.seq, of.at)
 	if x.messages++; x.o.Progress != nil && x.messages%1024 == 0 {
 		x.o.Progress(x.partition, x.messages)
 	}
