@@ -280,7 +280,7 @@ func (s *State) flushGroup(ge *groupEntry, b Batch) error {
 			return err
 		}
 	}
-	if err := flushTerm(b, ge.indexed, &ge.stored, ge.key); err != nil {
+	if err := s.flushTerm(b, ge.indexed, &ge.stored, ge.key); err != nil {
 		return err
 	}
 	if err := ge.flushRefused(b); err != nil {

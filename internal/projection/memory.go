@@ -10,13 +10,15 @@ import (
 type Memory struct {
 	tree *btree.BTreeG[pair]
 	meta []byte
+	ops  []memoryOp // the memory of those that were committed last
 }
 
 type pair struct{ key, value []byte }
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{tree: btree.NewBTreeG(func(a, b pair) bool { return bytes.Compare(a.key, b.key) < 0 })}
+	less := func(a, b pair) bool { return bytes.Compare(a.key, b.key) < 0 }
+	return &Memory{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
 }
 
 // Get returns the value under key, or nil.
@@ -37,11 +39,16 @@ func (m *Memory) Scan(from, to []byte, visit func(key, value []byte) bool) error
 }
 
 // NewBatch begins a batch.
-func (m *Memory) NewBatch() Batch { return &memoryBatch{} }
+func (m *Memory) NewBatch() Batch {
+	b := &memoryBatch{ops: m.ops}
+	m.ops = nil
+	return b
+}
 
 // Commit applies a batch of this store, with its meta record.
 func (m *Memory) Commit(b Batch, meta []byte) error {
-	for _, op := range b.(*memoryBatch).ops {
+	ops := b.(*memoryBatch).ops
+	for _, op := range ops {
 		switch {
 		case op.to != nil:
 			var keys [][]byte
@@ -58,7 +65,8 @@ func (m *Memory) Commit(b Batch, meta []byte) error {
 			m.tree.Set(pair{key: op.key, value: op.value})
 		}
 	}
-	m.meta = meta
+	clear(ops)
+	m.meta, m.ops = meta, ops[:0]
 	return nil
 }
 
@@ -76,10 +84,8 @@ type memoryBatch struct{ ops []memoryOp }
 type memoryOp struct{ key, to, value []byte }
 
 func (b *memoryBatch) Set(key, value []byte) error {
-	if value == nil {
-		value = []byte{}
-	}
-	b.ops = append(b.ops, memoryOp{key: bytes.Clone(key), value: value})
+	both := append(append(make([]byte, 0, len(key)+len(value)), key...), value...)
+	b.ops = append(b.ops, memoryOp{key: both[:len(key):len(key)], value: both[len(key):]})
 	return nil
 }
 

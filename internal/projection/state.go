@@ -19,7 +19,7 @@ type KV interface {
 }
 
 // Batch receives changes. They become visible in the KV when its owner commits the
-// batch, which may be later but never out of order.
+// batch, which may be later but never out of order. Keys and values are copied.
 type Batch interface {
 	Set(key, value []byte) error
 	Delete(key []byte) error
@@ -65,6 +65,7 @@ type State struct {
 
 	msg   message
 	key   []byte            // scratch
+	value []byte            // scratch
 	names map[string]string // see intern
 
 	places map[Place]*Place // see place
@@ -357,45 +358,51 @@ func (s *State) flushEntry(e *entry, b Batch) error {
 			continue
 		}
 		s.key = append(appendRunPrefix(s.key[:0], e.id), r.ID...)
-		if err := b.Set(s.key, appendRun(nil, r)); err != nil {
+		s.value = appendRun(s.value[:0], r)
+		if err := b.Set(s.key, s.value); err != nil {
 			return err
 		}
 	}
 	e.changed = nil
 	s.key = appendJobKey(s.key[:0], e.id)
-	return b.Set(s.key, appendJob(nil, e.job))
+	s.value = appendJob(s.value[:0], e.job)
+	return b.Set(s.key, s.value)
 }
 
 func (s *State) flushIndexes(e *entry, b Batch) error {
-	if err := flushTerm(b, e.indexed, &e.stored, e.id); err != nil {
+	if err := s.flushTerm(b, e.indexed, &e.stored, e.id); err != nil {
 		return err
 	}
 	known := e.job != nil && e.job.Known
 	if e.member != nil && (!known || e.member.queue != e.job.Queue || e.member.set != e.job.Set) {
-		if err := b.Delete(append(appendSetPrefix(nil, e.member.queue, e.member.set), e.id...)); err != nil {
+		s.key = append(appendSetPrefix(s.key[:0], e.member.queue, e.member.set), e.id...)
+		if err := b.Delete(s.key); err != nil {
 			return err
 		}
 		e.member = nil
 	}
 	if known && e.member == nil {
 		e.member = &setMember{queue: e.job.Queue, set: e.job.Set, job: e.id}
-		return b.Set(append(appendSetPrefix(nil, e.job.Queue, e.job.Set), e.id...), nil)
+		s.key = append(appendSetPrefix(s.key[:0], e.job.Queue, e.job.Set), e.id...)
+		return b.Set(s.key, nil)
 	}
 	return nil
 }
 
 // flushTerm writes under which term a job or group is found, if that changed.
-func flushTerm(b Batch, indexed term, stored *term, id string) error {
+func (s *State) flushTerm(b Batch, indexed term, stored *term, id string) error {
 	if *stored == indexed {
 		return nil
 	}
 	if stored.weight != 0 {
-		if err := b.Delete(appendForgetKey(nil, *stored, id)); err != nil {
+		s.key = appendForgetKey(s.key[:0], *stored, id)
+		if err := b.Delete(s.key); err != nil {
 			return err
 		}
 	}
 	if indexed.weight != 0 {
-		if err := b.Set(appendForgetKey(nil, indexed, id), nil); err != nil {
+		s.key = appendForgetKey(s.key[:0], indexed, id)
+		if err := b.Set(s.key, nil); err != nil {
 			return err
 		}
 	}
