@@ -47,11 +47,11 @@ func ReplayBy(ctx context.Context, events eventlog.Topic, partition int, by Rule
 		return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)
 	}
 	defer r.Close()
-	if by.Passing {
-		eventlog.Reuse(r)
-	}
 	chunk := make([]eventlog.Message, 64)
 	for {
+		if by.Passing {
+			eventlog.Release(r)
+		}
 		n, err := r.Read(chunk)
 		if err != nil {
 			return p.Progress, fmt.Errorf("read events of partition %d: %w", partition, err)

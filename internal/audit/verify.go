@@ -343,9 +343,9 @@ func (v *Verified) countWaiting(events eventlog.Topic, partition int) error {
 		return err
 	}
 	defer r.Close()
-	eventlog.Reuse(r)
 	chunk := make([]eventlog.Message, 256)
 	for {
+		eventlog.Release(r)
 		n, err := r.Read(chunk)
 		if err != nil || n == 0 {
 			return err

@@ -145,11 +145,11 @@ type Reader interface {
 	Close() error
 }
 
-// Reuse tells a reader that whoever reads needs nothing of what a Read returned after the next one: no payload.
-// A reader that can then uses their memory again.
-func Reuse(r Reader) {
-	if r, ok := r.(interface{ Reuse() }); ok {
-		r.Reuse()
+// Release tells a reader that whoever reads needs nothing any more of what Reads returned so far: no payload.
+// A reader that can uses their memory again.
+func Release(r Reader) {
+	if r, ok := r.(interface{ Release() }); ok {
+		r.Release()
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 
 // parted is a job or a group of which the two histories have parted.
 type parted struct {
-	fewer   bool             // only the other side retries the job
-	more    bool             // only the candidate does
-	counted bool             // it parted within the time that is looked at
-	over    bool             // its outcome is counted
-	ended   bool             // the history failed it, and has no run of it since
-	at      int64            // when that was last known
-	due     int64            // when the last retry that one side grants starts, if it grants one
-	kind    retryKind        // of that retry
-	running map[string]int64 // since when runs of it run; only while it is followed
+	fewer   bool              // only the other side retries the job
+	more    bool              // only the candidate does
+	counted bool              // it parted within the time that is looked at
+	over    bool              // its outcome is counted
+	ended   bool              // the history failed it, and has no run of it since
+	at      int64             // when that was last known
+	due     int64             // when the last retry that one side grants starts, if it grants one
+	kind    retryKind         // of that retry
+	running map[string]*int64 // since when runs of it run; only while it is followed
 }
 
 // followed reports whether the history may have runs behind the retry that one side grants.
@@ -219,7 +219,7 @@ func (c *comparison) entry(m *message, r, other *entry) {
 func (c *comparison) part(m *message, r, other *entry, counted bool) {
 	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict), more: retried(&other.verdict) && !retried(&r.verdict)}
 	if p.fewer || p.more {
-		p.running = map[string]int64{}
+		p.running = map[string]*int64{}
 		p.ended = m.failed(r)
 		grants := &other.verdict
 		if p.fewer {
@@ -288,17 +288,18 @@ func (c *comparison) follow(seq *events.Sequence) {
 		p.at = max(p.at, at)
 		switch ev.Kind {
 		case events.RunLeased, events.RunRunning:
-			if _, known := p.running[ev.RunID]; !known {
-				p.running[strings.Clone(ev.RunID)] = at
+			if began := p.running[ev.RunID]; began == nil {
+				leased := at
+				p.running[strings.Clone(ev.RunID)] = &leased
 				p.ended = false
 				c.add(p, 1, 0)
 			} else if ev.Kind == events.RunRunning {
-				p.running[ev.RunID] = at
+				*began = at
 			}
 		case events.RunErrors, events.RunSucceeded, events.RunPreempted, events.RunTerminated:
-			if began := p.running[ev.RunID]; began > 0 {
-				c.add(p, 0, at-began)
-				p.running[ev.RunID] = 0 // it is counted
+			if began := p.running[ev.RunID]; began != nil && *began > 0 {
+				c.add(p, 0, at-*began)
+				*began = 0 // it is counted
 			}
 		default:
 			c.noteEnd(p, ev)

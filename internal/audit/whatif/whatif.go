@@ -221,6 +221,7 @@ func (x *pass) decided(ctx context.Context, logs audit.Logs) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
+	f.Passing = true
 	var actual []entry
 	for {
 		s, err := f.Next()
@@ -286,6 +287,7 @@ func (x *pass) events(ctx context.Context, topic eventlog.Topic) error {
 	defer r.Close()
 	chunk := make([]eventlog.Message, 64)
 	for {
+		eventlog.Release(r)
 		n, err := r.Read(chunk)
 		if err = errors.Join(err, ctx.Err()); err != nil || n == 0 {
 			return err

@@ -44,15 +44,32 @@ func (x *topic) Open(_ int, after eventlog.Position) (eventlog.Reader, error) {
 	for len(left) > 0 && left[0].Position.Compare(after) <= 0 {
 		left = left[1:]
 	}
-	return &reader{left}, nil
+	return &reader{left: left}, nil
 }
 
-type reader struct{ left topic }
+type reader struct {
+	left  topic
+	given [][]byte
+}
 
 func (r *reader) Read(dst []eventlog.Message) (int, error) {
 	n := copy(dst, r.left)
 	r.left = r.left[n:]
+	for i := range dst[:n] {
+		dst[i].Payload = bytes.Clone(dst[i].Payload)
+		r.given = append(r.given, dst[i].Payload)
+	}
 	return n, nil
+}
+
+// Release overwrites what was returned, of which nothing must be kept.
+func (r *reader) Release() {
+	for _, payload := range r.given {
+		for i := range payload {
+			payload[i] = '#'
+		}
+	}
+	r.given = nil
 }
 
 func (*reader) Changed() <-chan struct{} { return nil }

@@ -41,6 +41,8 @@ type Follower struct {
 	OnIgnored func(why chain.Ignored, at eventlog.Position)
 	// FrontOnly is set by a caller that compares bytes: batches have only the records that OfferFront decodes.
 	FrontOnly bool
+	// Passing is set by a caller that needs nothing of a batch after the next call of Next: its memory is used again.
+	Passing bool
 
 	topic     eventlog.Topic // events
 	partition int
@@ -159,6 +161,9 @@ func (f *Follower) openEvents() (err error) {
 func (f *Follower) accept() error {
 	for {
 		if len(f.read) == 0 {
+			if f.Passing {
+				eventlog.Release(f.decisions)
+			}
 			n, err := f.decisions.Read(f.chunk)
 			if err != nil || n == 0 {
 				return wrap("read decisions", err)
@@ -221,7 +226,14 @@ func (f *Follower) gather(to eventlog.Position) (int, error) {
 			return 0, err
 		}
 		f.makeRoom()
-		k, err := f.events.Read(f.queue[len(f.queue) : len(f.queue)+readAtOnce])
+		next := f.queue[len(f.queue) : len(f.queue)+readAtOnce]
+		if f.Passing { // nothing is read ahead, so all that was read is of earlier batches
+			next = next[:max(1, min(readAtOnce, int(f.held.Envelope.InCount)-n))]
+			if n == 0 {
+				eventlog.Release(f.events)
+			}
+		}
+		k, err := f.events.Read(next)
 		if err != nil {
 			return 0, wrap("read events", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/refloat/refloat/internal/eventlog"
 )
@@ -25,8 +26,9 @@ type reader struct {
 	mark    mark  // as last seen
 
 	body bodyReader
-	mem  memory
-	skip eventlog.Position // messages up to it are skipped
+	// Of the file, and of bodies that were decompressed.
+	chunks, bodies memory
+	skip           eventlog.Position // messages up to it are skipped
 }
 
 // Read implements [eventlog.Reader].
@@ -34,9 +36,6 @@ func (r *reader) Read(dst []eventlog.Message) (int, error) {
 	n, size := 0, 0
 	for n < len(dst) && size < eventlog.ReadBytes && r.err == nil {
 		if r.body.left == 0 {
-			if n > 0 && r.mem.reuse {
-				break // the next frame takes the memory of this one
-			}
 			if more, err := r.advance(); err != nil {
 				r.err = fmt.Errorf("filelog: read partition %d: %w", r.part.id, err)
 				break
@@ -73,21 +72,40 @@ func (r *reader) Close() error {
 	return r.closeFile()
 }
 
-// Reuse implements [eventlog.Reuse].
-func (r *reader) Reuse() { r.mem.reuse = true }
+// Release implements [eventlog.Release].
+func (r *reader) Release() {
+	r.chunks.release()
+	r.bodies.release()
+}
 
-// memory is where bodies are decompressed to.
+// memory is what messages are in.
 type memory struct {
-	reuse bool
-	last  []byte
+	releases    bool // whoever reads does
+	taken, free [][]byte
 }
 
 // take returns n bytes of any content.
 func (m *memory) take(n int) []byte {
-	if !m.reuse || cap(m.last) < n {
-		m.last = make([]byte, n)
+	var b []byte
+	if i := slices.IndexFunc(m.free, func(b []byte) bool { return cap(b) >= n }); i >= 0 {
+		b = m.free[i]
+		m.free = slices.Delete(m.free, i, i+1)
+	} else {
+		b, m.free = make([]byte, n), nil // the others are too small
 	}
-	return m.last[:n]
+	if m.releases {
+		m.taken = append(m.taken, b)
+	}
+	return b[:n]
+}
+
+// release frees what was taken, except for the last of it, of which the next Read may return more.
+func (m *memory) release() {
+	m.releases = true
+	if last := len(m.taken) - 1; last > 0 {
+		m.free = append(m.free, m.taken[:last]...)
+		m.taken = slices.Delete(m.taken, 0, last)
+	}
 }
 
 func (r *reader) closeFile() error {
@@ -117,7 +135,7 @@ func (r *reader) advance() (bool, error) {
 	if err != nil {
 		return false, r.short(err)
 	}
-	body, err := h.open(stored, &r.mem)
+	body, err := h.open(stored, &r.bodies)
 	if err != nil {
 		return false, r.damage(err.Error()).err()
 	}
@@ -199,7 +217,7 @@ func (r *reader) openFile() error {
 		return err
 	}
 	r.file = f
-	r.win = window{file: f, keep: true, ahead: windowBytes}
+	r.win = window{file: f, from: &r.chunks, ahead: windowBytes}
 	return r.bound()
 }
 

@@ -106,7 +106,7 @@ func (r *reader) seek(after eventlog.Position) error {
 
 // skipTo skips the frames below the ordinal, reading only their headers.
 func (r *reader) skipTo(ordinal int64) error {
-	r.win.keep, r.win.ahead = false, 64<<10
+	r.win.from, r.win.ahead = nil, 64<<10
 	for r.next < ordinal && r.next < r.until {
 		h, err := r.header()
 		if err != nil {
@@ -114,7 +114,7 @@ func (r *reader) skipTo(ordinal int64) error {
 		}
 		r.pass(h)
 	}
-	r.win = window{file: r.file, limit: r.win.limit, keep: true, ahead: windowBytes}
+	r.win = window{file: r.file, limit: r.win.limit, from: &r.chunks, ahead: windowBytes}
 	return nil
 }
 

@@ -10,12 +10,12 @@ import (
 
 const windowBytes = 128 << 10
 
-// window reads a file ahead in large chunks. With keep, it never reuses a chunk that it
-// has returned; without, the next read may overwrite it.
+// window reads a file ahead in large chunks, which it takes from a memory; without one, the next read may overwrite
+// what it has returned.
 type window struct {
 	file  vfs.File
 	limit int64 // reads stop here
-	keep  bool
+	from  *memory
 	ahead int
 
 	off int64 // where buf begins in the file
@@ -37,9 +37,12 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 		have = w.buf[i:]
 	}
 	var buf []byte
-	if w.keep || cap(w.buf) < size {
+	switch {
+	case w.from != nil:
+		buf = w.from.take(size)
+	case cap(w.buf) < size:
 		buf = make([]byte, size)
-	} else {
+	default:
 		buf = w.buf[:size]
 	}
 	got := copy(buf, have)

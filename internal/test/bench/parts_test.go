@@ -102,8 +102,8 @@ func (h *history) each(tb testing.TB, topic eventlog.Topic, do func(*eventlog.Me
 		if err != nil {
 			tb.Fatal(err)
 		}
-		eventlog.Reuse(r)
 		for {
+			eventlog.Release(r)
 			n, err := r.Read(chunk)
 			if err != nil {
 				tb.Fatal(err)
