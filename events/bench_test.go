@@ -15,7 +15,7 @@ func BenchmarkDecode(b *testing.B) {
 		payloads := recording(b, name)
 		readable, events, size := payloads[:0], 0, 0
 		for _, payload := range payloads {
-			if s, err := reference(payload); err == nil {
+			if s, _, err := reference(payload); err == nil {
 				readable, events, size = append(readable, payload), events+len(s.Events), size+len(payload)
 			}
 		}
@@ -37,7 +37,7 @@ func BenchmarkDecode(b *testing.B) {
 		}
 		var d Decoder
 		run("fast", func(payload []byte) error { _, err := d.Decode(payload); return err })
-		run("reference", func(payload []byte) error { _, err := reference(payload); return err })
+		run("read", func(payload []byte) error { _, err := Read(payload); return err })
 		run("unmarshal", func(payload []byte) error { return proto.Unmarshal(payload, new(pb.EventSequence)) })
 	}
 }

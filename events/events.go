@@ -3,6 +3,8 @@ package events
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -134,6 +136,21 @@ type Submit struct {
 	Index           string // annotation refloat.github.io/index
 	InitContainers  []string
 	GraceSeconds    int64 // terminationGracePeriodSeconds; 0 when unset
+}
+
+// Clone returns a copy that shares no memory with the payload.
+func (s *Submit) Clone() *Submit {
+	c := *s
+	for _, text := range []*string{
+		&c.RetryPolicies, &c.FailFast, &c.GangID, &c.GangCardinality, &c.Group, &c.GroupPolicy, &c.Part, &c.Replica, &c.Index,
+	} {
+		*text = strings.Clone(*text)
+	}
+	c.InitContainers = slices.Clone(s.InitContainers)
+	for i, name := range c.InitContainers {
+		c.InitContainers[i] = strings.Clone(name)
+	}
+	return &c
 }
 
 // Order is an operator's order on a failed run (semantics.md 16).

@@ -1,6 +1,6 @@
 package events
 
-// Decoder reads payloads as Read does, without copying and, once its
+// Decoder reads payloads as protobuf-go would, without copying and, once its
 // memory has grown to the messages it meets, without allocating. The zero value
 // is ready; it is not for concurrent use.
 //
@@ -31,13 +31,18 @@ const keep = 4096
 // payload must not be written to until then. Who keeps a string longer clones it.
 func (d *Decoder) Decode(payload []byte) (*Sequence, error) {
 	d.release()
-	if err := d.sequence(payload); err != nil {
-		return nil, &Unreadable{Reason: NotProtobuf, Err: err}
-	}
-	if err := d.seq.check(); err != nil {
+	if err := d.read(payload); err != nil {
 		return nil, err
 	}
 	return &d.seq, nil
+}
+
+// read reads a payload into seq.
+func (d *Decoder) read(payload []byte) error {
+	if err := d.sequence(payload); err != nil {
+		return &Unreadable{Reason: NotProtobuf, Err: err}
+	}
+	return d.seq.check()
 }
 
 // release forgets the last message, so that its payload can be collected.

@@ -227,15 +227,29 @@ func resourceInfo(b string, ev *Event) error {
 // jobError reads an Error and keeps it if it is the event's first terminal one.
 func (d *Decoder) jobError(b string, ev *Event) error {
 	before := d.mark()
+	e, terminal, err := d.readError(b)
+	if err != nil {
+		return err
+	}
+	if !terminal || ev.Error != nil {
+		d.back(before)
+		return nil
+	}
+	ev.Error = e
+	return nil
+}
+
+// readError reads an Error.
+func (d *Decoder) readError(b string) (e *Error, terminal bool, err error) {
+	before := len(d.containers)
 	d.errors = append(d.errors, Error{})
-	e := &d.errors[len(d.errors)-1]
-	terminal := false
+	e = &d.errors[len(d.errors)-1]
 	var last uint32 // last: the oneof's member so far
 	for len(b) > 0 {
 		var f field
 		switch f, b = next(b); f.tag {
 		case malformed:
-			return errWire
+			return nil, false, errWire
 		case 1<<3 | wireVarint:
 			terminal = f.v != 0
 		case 16<<3 | wireBytes:
@@ -248,22 +262,17 @@ func (d *Decoder) jobError(b string, ev *Event) error {
 				continue
 			}
 			if f.tag != last {
-				d.containers = cut(d.containers, before.containers)
+				d.containers = cut(d.containers, before)
 				*e = Error{Reason: reason, Category: e.Category, Subcategory: e.Subcategory}
 				last = f.tag
 			}
 			if err := d.reason(f.tag>>3, f.data, e); err != nil {
-				return err
+				return nil, false, err
 			}
 		}
 	}
-	if !terminal || ev.Error != nil {
-		d.back(before)
-		return nil
-	}
-	e.Containers = since(d.containers, before.containers)
-	ev.Error = e
-	return nil
+	e.Containers = since(d.containers, before)
+	return e, terminal, nil
 }
 
 // reasonOf says whether a tag is that of a member of Error's oneof, and which.

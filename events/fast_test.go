@@ -11,11 +11,13 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"weak"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 )
 
 var recordings = []string{"plain", "chaos", "retried", "preempted"}
@@ -46,13 +48,31 @@ func recording(tb testing.TB, name string) [][]byte {
 
 // disagree says how the two decoders differ on a payload; empty when they do not.
 func disagree(d *Decoder, payload []byte) string {
-	want, wantErr := reference(payload)
+	want, full, wantErr := reference(payload)
 	got, gotErr := d.Decode(payload)
 	if g, w := class(gotErr), class(wantErr); g != w {
-		return fmt.Sprintf("Decode says %s (%v), Read %s (%v)", g, gotErr, w, wantErr)
+		return fmt.Sprintf("Decode says %s (%v), protobuf-go %s (%v)", g, gotErr, w, wantErr)
 	}
 	if !reflect.DeepEqual(got, want) { // not cmp.Equal: nil and empty are told apart too
 		return fmt.Sprintf("Decode(-) and Reference(+) differ:\n%s", cmp.Diff(got, want))
+	}
+	m, err := Read(payload)
+	if class(err) != class(wantErr) {
+		return fmt.Sprintf("Read says %v, protobuf-go %v", err, wantErr)
+	}
+	if err != nil {
+		return ""
+	}
+	if !reflect.DeepEqual(&m.Sequence, want) {
+		return fmt.Sprintf("Read(-) and Reference(+) differ:\n%s", cmp.Diff(&m.Sequence, want))
+	}
+	if m.UserID != full.UserId || !slices.Equal(m.Groups, full.Groups) {
+		return fmt.Sprintf("user %q of %q, want %q of %q", m.UserID, m.Groups, full.UserId, full.Groups)
+	}
+	for i, want := range full.Events {
+		if !proto.Equal(m.Full(i), want) {
+			return fmt.Sprintf("event %d is %v, want %v", i, m.Full(i), want)
+		}
 	}
 	return ""
 }
@@ -97,7 +117,7 @@ func TestNoAllocations(t *testing.T) {
 	byKind := map[Kind][][]byte{}
 	for _, name := range recordings {
 		for _, payload := range recording(t, name) {
-			s, err := reference(payload)
+			s, _, err := reference(payload)
 			if err != nil {
 				continue // partition markers
 			}
@@ -262,13 +282,4 @@ func summary(s *Sequence, err error) string {
 		}
 	}
 	return b.String()
-}
-
-// reference reads a payload with protobuf-go.
-func reference(payload []byte) (*Sequence, error) {
-	m, err := Read(payload)
-	if err != nil {
-		return nil, err
-	}
-	return &m.Sequence, nil
 }

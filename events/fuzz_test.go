@@ -17,7 +17,7 @@ func FuzzDecode(f *testing.F) {
 	shapes := map[string]bool{}
 	for _, name := range recordings {
 		for _, payload := range recording(f, name) {
-			s, err := reference(payload)
+			s, _, err := reference(payload)
 			if err != nil || len(s.Events) > 6 {
 				continue
 			}

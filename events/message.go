@@ -1,40 +1,58 @@
 package events
 
 import (
+	"fmt"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/events/pb"
 )
 
-// Message is a payload decoded whole, for consumers that need more of it than folding:
-// the job database's rows and Armada's own tables. Its Sequence is the same as the one
-// that a Decoder reads, and is valid for as long as the payload is not written to.
+// Message is a payload for consumers that need more of it than folding: the job database's rows
+// and Armada's own tables. Its Sequence is the one that a Decoder reads. Its strings are the payload's
+// own bytes, which must not be written to; who keeps one longer than the payload clones it. It is not for concurrent use.
 type Message struct {
 	Sequence
-	Full *pb.EventSequence // Full.Events[i] is all of Events[i] that the contract declares
+	UserID string
+	Groups []string // of the user
+
+	full []*pb.Event
 }
 
-// Read decodes a payload with protobuf-go. It returns an *Unreadable for what is no
-// event sequence.
+// Read decodes a payload. It returns an *Unreadable for what is no event sequence.
 func Read(payload []byte) (*Message, error) {
-	m := &Message{Full: &pb.EventSequence{}}
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, m.Full); err != nil {
-		return nil, &Unreadable{Reason: NotProtobuf, Err: err}
-	}
-	m.Sequence = Sequence{Queue: m.Full.Queue, JobSet: m.Full.JobSetName, Events: make([]Event, len(m.Full.Events))}
-	if err := m.check(); err != nil {
-		return nil, err
-	}
-	i := 0
-	eachBytes(payload, func(n protowire.Number, b []byte) {
-		if n == fieldEvents {
-			m.Events[i] = fromProto(m.Full.Events[i])
-			m.Events[i].Raw = b
-			i++
+	m, n := &Message{}, 0
+	eachBytes(payload, func(f protowire.Number, b []byte) {
+		switch f {
+		case fieldUserID:
+			m.UserID = view(b)
+		case fieldGroups:
+			m.Groups = append(m.Groups, view(b))
+		case fieldEvents:
+			n++
 		}
 	})
+	d := Decoder{seq: Sequence{Events: make([]Event, 0, n)}}
+	if err := d.read(payload); err != nil {
+		return nil, err
+	}
+	m.Sequence = d.seq
 	return m, nil
+}
+
+// Full returns all of Events[i] that the contract declares. It is decoded with protobuf-go, once.
+func (m *Message) Full(i int) *pb.Event {
+	if m.full == nil {
+		m.full = make([]*pb.Event, len(m.Events))
+	}
+	if m.full[i] == nil {
+		m.full[i] = &pb.Event{}
+		if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(m.Events[i].Raw, m.full[i]); err != nil {
+			panic(fmt.Sprintf("events: Decoder accepted what protobuf-go refuses: %v", err)) // a bug in this package
+		}
+	}
+	return m.full[i]
 }
 
 func (s *Sequence) check() error {
@@ -51,6 +69,8 @@ func (s *Sequence) check() error {
 
 // Field numbers in events/pb/armada.proto.
 const (
+	fieldUserID       = 3  // EventSequence.user_id
+	fieldGroups       = 4  // EventSequence.groups
 	fieldEvents       = 5  // EventSequence.events
 	fieldSubmitJob    = 1  // Event.submit_job
 	fieldJobRunErrors = 14 // Event.job_run_errors
@@ -98,102 +118,15 @@ func isMember(n protowire.Number) bool {
 
 // eachBytes visits the length-delimited fields of a message that was decoded before.
 func eachBytes(b []byte, visit func(protowire.Number, []byte)) {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
+	for rest := view(b); len(rest) > 0; {
+		var f field
+		if f, rest = next(rest); f.tag == malformed {
 			return
 		}
-		size := protowire.ConsumeFieldValue(num, typ, b[n:])
-		if size < 0 {
-			return
+		if f.tag&wireType == wireBytes {
+			visit(protowire.Number(f.tag>>3), octets(f.data))
 		}
-		if typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(b[n:])
-			visit(num, v)
-		}
-		b = b[n+size:]
 	}
-}
-
-func fromProto(m *pb.Event) Event {
-	ev := Event{}
-	if m.Created != nil {
-		ev.Created = Timestamp{Present: true, Seconds: m.Created.Seconds, Nanos: m.Created.Nanos}
-	}
-	switch e := m.Event.(type) {
-	case *pb.Event_SubmitJob:
-		ev.Kind, ev.JobID, ev.Submit = SubmitJob, e.SubmitJob.JobId, submitFromProto(e.SubmitJob)
-	case *pb.Event_KnownJob:
-		ev.Kind, ev.JobID, ev.Submit = SubmitJob, e.KnownJob.JobId, submitFromProto(e.KnownJob)
-	case *pb.Event_CancelJob:
-		ev.Kind, ev.JobID = CancelJob, e.CancelJob.JobId
-	case *pb.Event_CancelJobSet:
-		ev.Kind, ev.States = CancelJobSet, statesFromProto(e.CancelJobSet.States)
-	case *pb.Event_CancelledJob:
-		ev.Kind, ev.JobID = CancelledJob, e.CancelledJob.JobId
-	case *pb.Event_JobSucceeded:
-		ev.Kind, ev.JobID = JobSucceeded, e.JobSucceeded.JobId
-	case *pb.Event_JobErrors:
-		ev.Kind, ev.JobID, ev.Error = JobErrors, e.JobErrors.JobId, firstTerminal(e.JobErrors.Errors)
-	default:
-		runFromProto(m, &ev)
-	}
-	return ev
-}
-
-func runFromProto(m *pb.Event, ev *Event) {
-	switch e := m.Event.(type) {
-	case *pb.Event_JobRunLeased:
-		ev.Kind, ev.JobID, ev.RunID, ev.Node = RunLeased, e.JobRunLeased.JobId, e.JobRunLeased.RunId, e.JobRunLeased.NodeId
-	case *pb.Event_JobRunAssigned:
-		ev.Kind, ev.JobID, ev.RunID = RunAssigned, e.JobRunAssigned.JobId, e.JobRunAssigned.RunId
-	case *pb.Event_JobRunRunning:
-		ev.Kind, ev.JobID, ev.RunID = RunRunning, e.JobRunRunning.JobId, e.JobRunRunning.RunId
-		for _, info := range e.JobRunRunning.ResourceInfos {
-			if node := info.GetPodInfo().GetNodeName(); node != "" {
-				ev.Node = node
-				break
-			}
-		}
-	case *pb.Event_JobRunSucceeded:
-		ev.Kind, ev.JobID, ev.RunID = RunSucceeded, e.JobRunSucceeded.JobId, e.JobRunSucceeded.RunId
-	case *pb.Event_JobRunErrors:
-		ev.Kind, ev.JobID, ev.RunID = RunErrors, e.JobRunErrors.JobId, e.JobRunErrors.RunId
-		ev.Error = firstTerminal(e.JobRunErrors.Errors)
-	case *pb.Event_JobRunPreempted:
-		ev.Kind, ev.JobID, ev.RunID = RunPreempted, e.JobRunPreempted.PreemptedJobId, e.JobRunPreempted.PreemptedRunId
-	case *pb.Event_JobRunTerminated:
-		ev.Kind, ev.JobID, ev.RunID = RunTerminated, e.JobRunTerminated.JobId, e.JobRunTerminated.RunId
-	case *pb.Event_KnownRun:
-		ev.Kind, ev.JobID, ev.RunID, ev.Node = KnownRun, e.KnownRun.JobId, e.KnownRun.RunId, e.KnownRun.Node
-	case *pb.Event_EndedRun:
-		ev.Kind, ev.JobID, ev.RunID, ev.Node = EndedRun, e.EndedRun.JobId, e.EndedRun.RunId, e.EndedRun.Node
-	case *pb.Event_JobOrder:
-		o := e.JobOrder
-		ev.Kind, ev.JobID, ev.RunID = JobOrder, o.JobId, o.RunId
-		ev.Order = &Order{ID: o.OrderId, Action: o.Action, Author: o.Author, Reason: o.Reason, NotBefore: o.NotBefore}
-	}
-}
-
-func submitFromProto(m *pb.SubmitJob) *Submit {
-	s := &Submit{}
-	for _, key := range kept {
-		s.annotate(key, m.GetObjectMeta().GetAnnotations()[key])
-	}
-	spec := m.GetMainObject().GetPodSpec().GetPodSpec()
-	s.GraceSeconds = spec.GetTerminationGracePeriodSeconds()
-	for _, c := range spec.GetInitContainers() {
-		s.InitContainers = append(s.InitContainers, c.Name)
-	}
-	return s
-}
-
-func statesFromProto(states []pb.JobState) JobStates {
-	var set JobStates
-	for _, s := range states {
-		set |= stateOf(int32(s))
-	}
-	return set
 }
 
 func stateOf(n int32) JobStates {
@@ -208,44 +141,12 @@ func stateOf(n int32) JobStates {
 	return Foreign
 }
 
-func firstTerminal(errors []*pb.Error) *Error {
-	for _, e := range errors {
-		if e.Terminal {
-			return errorFromProto(e)
-		}
-	}
-	return nil
-}
-
-func errorFromProto(m *pb.Error) *Error {
-	e := &Error{Category: m.FailureCategory, Subcategory: m.FailureSubcategory}
-	switch r := m.Reason.(type) {
-	case *pb.Error_PodError:
-		e.Reason = PodError
-		e.Node, e.Message = r.PodError.NodeName, r.PodError.Message
-		e.KubernetesReason = KubernetesReason(r.PodError.KubernetesReason)
-		for _, c := range r.PodError.ContainerErrors {
-			e.Containers = append(e.Containers, ContainerError{
-				Name: c.GetObjectMeta().GetName(), ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-			})
-		}
-	case *pb.Error_PodLeaseReturned:
-		e.Reason, e.RunAttempted = PodLeaseReturned, r.PodLeaseReturned.RunAttempted
-	case *pb.Error_LeaseExpired:
-		e.Reason = LeaseExpired
-	case *pb.Error_JobRunPreemptedError:
-		e.Reason = PreemptedError
-	case *pb.Error_JobRejected:
-		e.Reason = JobRejected
-	}
-	return e
-}
-
 // ReadError reads the bytes of one Armada Error, as a run's error is kept.
 func ReadError(raw []byte) (*Error, error) {
-	var m pb.Error
-	if err := proto.Unmarshal(raw, &m); err != nil {
+	var d Decoder
+	e, _, err := d.readError(view(raw))
+	if err != nil {
 		return nil, &Unreadable{Reason: NotProtobuf, Err: err}
 	}
-	return errorFromProto(&m), nil
+	return e, nil
 }

@@ -14,8 +14,8 @@ import (
 // to what the message says.
 func checkRaw(t *testing.T, payload []byte, m *Message) {
 	t.Helper()
-	for i, ev := range m.Full.Events {
-		for e, want := range ev.GetJobRunErrors().GetErrors() {
+	for i := range m.Events {
+		for e, want := range m.Full(i).GetJobRunErrors().GetErrors() {
 			raw := m.RawError(i, e)
 			var back pb.Error
 			if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, &back); err != nil || !bytes.Contains(payload, raw) {

@@ -53,7 +53,8 @@ func (c *Converter) Convert(m *eventlog.Message, decoded *events.Message) ([]Eff
 	s := sequence{Converter: c, Message: decoded}
 	var effects []Effect
 	var findings []Finding
-	for i, ev := range s.Full.Events {
+	for i := range s.Events {
+		ev := s.Full(i)
 		s.at = timeOf(ev, m.OriginPublish())
 		ops, err := s.event(i, ev)
 		if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) {
@@ -212,7 +213,7 @@ func preemptReason(user, reason string) string {
 }
 
 // user is who asked, as Armada writes it; empty if nobody is named.
-func (s *sequence) user() string { return strings.TrimSpace(s.Full.UserId) }
+func (s *sequence) user() string { return strings.TrimSpace(s.UserID) }
 
 func (s *sequence) leased(e *pb.JobRunLeased) ([]Op, error) {
 	if e.GetPodRequirementsOverlay() == nil {

@@ -45,12 +45,12 @@ func (s *sequence) submit(m *pb.SubmitJob, raw []byte) ([]Op, error) {
 		return nil, err
 	}
 	if s.groups == nil {
-		if s.groups, err = s.pack.compress(encodeGroups(s.Full.Groups)); err != nil {
+		if s.groups, err = s.pack.compress(encodeGroups(s.Groups)); err != nil {
 			return nil, err
 		}
 	}
 	return one(&InsertJob{
-		JobID: m.GetJobId(), JobSet: s.JobSet, Queue: s.Queue, UserID: s.Full.UserId,
+		JobID: m.GetJobId(), JobSet: s.JobSet, Queue: s.Queue, UserID: s.UserID,
 		Submitted: s.at.UnixNano(), Priority: int64(m.GetPriority()), PriceBand: priceBand(annotations),
 		SchedulingInfo: info, SubmitMessage: submit, Groups: s.groups,
 	})

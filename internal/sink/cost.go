@@ -39,7 +39,7 @@ func (f *fold) runsFailed() {
 		if ev.Kind != events.RunErrors && ev.Kind != events.RunPreempted {
 			continue
 		}
-		job, _ := named(ev, f.Events.Full.Events[i])
+		job, _ := named(f.Events, i)
 		j, run := f.rowsOf(job, ev.RunID)
 		if run == nil || run.State != jobdb.RunFailed || run.failedIn != f.applied || slices.Contains(noted, run) {
 			continue

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/refloat/refloat/events"
@@ -11,12 +12,11 @@ import (
 // named returns the job that an event names, or "": an order changes nothing but by its answer. Passing: the event alone does not
 // make the job known. An event that lacks a required id names nothing; there is a Parked
 // record of it.
-func named(ev *events.Event, full *pb.Event) (job string, passing bool) {
-	switch e := full.Event.(type) {
-	case *pb.Event_ReprioritisedJob:
-		return e.ReprioritisedJob.GetJobId(), true
-	case *pb.Event_JobRequeued:
-		return e.JobRequeued.GetJobId(), true
+func named(m *events.Message, i int) (job string, passing bool) {
+	ev := &m.Events[i]
+	if ev.Kind == events.Other {
+		full := m.Full(i)
+		return cmp.Or(full.GetReprioritisedJob().GetJobId(), full.GetJobRequeued().GetJobId()), true
 	}
 	if ev.Missing() != events.UnknownParkReason || ev.Kind == events.JobOrder {
 		return "", false

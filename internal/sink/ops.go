@@ -3,6 +3,7 @@ package sink
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
@@ -13,9 +14,8 @@ import (
 type fold struct {
 	*Rows
 	*Message
-	i    int       // the event's index in the message
-	t    int64     // its time
-	full *pb.Event // all of it
+	i int   // the event's index in the message
+	t int64 // its time
 }
 
 // Apply applies one message: its events in order, then its records in order. A decision
@@ -28,7 +28,7 @@ func (r *Rows) Apply(m *Message) {
 	if applies {
 		for i := range m.Events.Events {
 			ev := &m.Events.Events[i]
-			f.i, f.t, f.full = i, ev.Time, m.Events.Full.Events[i]
+			f.i, f.t = i, ev.Time
 			f.event(ev)
 		}
 	}
@@ -46,7 +46,7 @@ func (f *fold) event(ev *events.Event) {
 		f.cancelSet(ev.States)
 		return
 	}
-	job, passing := named(ev, f.full)
+	job, passing := named(f.Events, f.i)
 	if job == "" {
 		return
 	}
@@ -59,13 +59,16 @@ func (f *fold) event(ev *events.Event) {
 	}
 }
 
+// full is all of the event.
+func (f *fold) full() *pb.Event { return f.Events.Full(f.i) }
+
 // job returns the job's row, creating one for a job that is not known yet, under the
 // queue and set of the message that names it first.
 func (f *fold) job(id string) *jobRow {
 	j := f.find(id)
 	if j == nil {
 		j = &jobRow{runs: map[string]*runRow{}, complete: true}
-		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, id, f.Events.Queue, f.Events.JobSet
+		j.Partition, j.JobID, j.Queue, j.JobSet = f.partition, strings.Clone(id), strings.Clone(f.Events.Queue), strings.Clone(f.Events.JobSet)
 		j.Since = f.Log.Position
 		f.keep(j)
 	}
@@ -74,26 +77,26 @@ func (f *fold) job(id string) *jobRow {
 }
 
 func (f *fold) jobEvent(ev *events.Event, j *jobRow) {
-	switch e := f.full.Event.(type) {
-	case *pb.Event_SubmitJob:
-		f.submit(j, ev.Submit, e.SubmitJob)
-	case *pb.Event_KnownJob:
-		f.submit(j, ev.Submit, e.KnownJob)
-	case *pb.Event_ReprioritisedJob:
-		j.Queueing.Priority = int64(e.ReprioritisedJob.GetPriority())
-	case *pb.Event_CancelJob:
+	switch ev.Kind {
+	case events.SubmitJob:
+		f.submit(j, ev.Submit, cmp.Or(f.full().GetSubmitJob(), f.full().GetKnownJob()))
+	case events.CancelJob:
 		j.CancelRequested = true
 		j.memberCancelled()
-	case *pb.Event_CancelledJob:
+	case events.CancelledJob:
 		f.cancelled(j)
-	case *pb.Event_JobSucceeded:
+	case events.JobSucceeded:
 		if j.Member.GroupID == "" { // of a member, its run tells
 			j.end(jobdb.JobSucceeded, f.t)
 		}
-	case *pb.Event_JobErrors:
-		f.armadaFailed(j, e.JobErrors.GetErrors())
-	case *pb.Event_JobRequeued:
-		f.armadaRequeued(j)
+	case events.JobErrors:
+		f.armadaFailed(j, f.full().GetJobErrors().GetErrors())
+	default: // Other
+		if p := f.full().GetReprioritisedJob(); p != nil {
+			j.Queueing.Priority = int64(p.GetPriority())
+		} else {
+			f.armadaRequeued(j)
+		}
 	}
 }
 
@@ -103,7 +106,8 @@ func (f *fold) submit(j *jobRow, s *events.Submit, full *pb.SubmitJob) {
 		f.Again = append(f.Again, f.i)
 		return
 	}
-	j.Known, j.Queue, j.JobSet = true, f.Events.Queue, f.Events.JobSet
+	s = s.Clone() // the row outlives the message
+	j.Known, j.Queue, j.JobSet = true, strings.Clone(f.Events.Queue), strings.Clone(f.Events.JobSet)
 	j.Times.Submitted = f.t
 	j.Queueing.Priority = int64(full.GetPriority())
 	j.Submit = submitFacts(s, full)

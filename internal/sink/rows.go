@@ -213,7 +213,7 @@ func (n *needs) unit(key groupKey, part string, replica uint32) {
 
 func (n *needs) event(m *events.Message, i int) {
 	ev := &m.Events[i]
-	job, _ := named(ev, m.Full.Events[i])
+	job, _ := named(m, i)
 	switch {
 	case ev.Kind == events.CancelJobSet:
 		set := jobdb.SetKey{Queue: m.Queue, JobSet: m.JobSet}

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
@@ -26,7 +27,7 @@ func (f *fold) runEvent(ev *events.Event, j *jobRow) {
 	f.touchRun(run)
 	switch ev.Kind {
 	case events.RunLeased:
-		f.leased(run, ev.Node, f.full.GetJobRunLeased())
+		f.leased(run, ev.Node, f.full().GetJobRunLeased())
 	case events.RunAssigned:
 		f.forward(j, run, jobdb.RunPending)
 	case events.RunRunning:
@@ -41,7 +42,7 @@ func (f *fold) runEvent(ev *events.Event, j *jobRow) {
 			f.failed(j, run)
 		}
 	case events.RunPreempted:
-		f.preempted(j, run, f.full.GetJobRunPreempted().GetReason())
+		f.preempted(j, run, f.full().GetJobRunPreempted().GetReason())
 	default:
 	}
 }
@@ -50,6 +51,7 @@ func (f *fold) runEvent(ev *events.Event, j *jobRow) {
 func (f *fold) runOrNote(j *jobRow, id string) *runRow {
 	run := j.runs[id]
 	if run == nil {
+		id = strings.Clone(id)
 		run = &runRow{Run: jobdb.Run{Partition: f.partition, JobID: j.JobID, RunID: id}}
 		j.runs[id] = run
 		f.size++
@@ -73,13 +75,13 @@ func (f *fold) imported(j *jobRow, ev *events.Event) {
 		j.open = append(j.open, run)
 	}
 	f.recount(run)
-	run.Node = ev.Node
+	run.Node = strings.Clone(ev.Node)
 	if ev.Kind == events.EndedRun {
 		run.State, run.Outcome = jobdb.RunFailed, jobdb.LeftAlone
 		q.OpenRuns--
 		j.State = state
 	} else {
-		f.advance(j, run, reached(f.full.GetKnownRun().GetStage()))
+		f.advance(j, run, reached(f.full().GetKnownRun().GetStage()))
 	}
 	f.touchRun(run)
 }
@@ -111,7 +113,7 @@ func (f *fold) see(j *jobRow, id string) *runRow {
 	if q.Decision == 0 && !j.Member.Restarting || run.Index == 0 {
 		j.Retry = nil // nobody granted this run
 	}
-	q.LatestRun, q.Decision, j.Member.Restarting = id, 0, false
+	q.LatestRun, q.Decision, j.Member.Restarting = run.RunID, 0, false
 	if j.State.Terminal() || j.State == jobdb.JobStopping {
 		return run
 	}
@@ -130,7 +132,7 @@ func (f *fold) leased(run *runRow, node string, m *pb.JobRunLeased) {
 	run.Times.Leased, run.Executor, run.Pool = f.t, m.GetExecutorId(), m.GetPool()
 	if run.Node == "" {
 		f.recount(run)
-		run.Node = node
+		run.Node = strings.Clone(node)
 	}
 }
 
@@ -140,7 +142,7 @@ func (f *fold) running(j *jobRow, run *runRow, node string) {
 	}
 	if node != "" {
 		f.recount(run)
-		run.Node = node
+		run.Node = strings.Clone(node)
 	}
 	f.forward(j, run, jobdb.RunRunning)
 }
@@ -206,7 +208,7 @@ func (f *fold) failed(j *jobRow, run *runRow) {
 	case run.State == jobdb.RunSucceeded || run.failedIn != f.applied || run.Error.Reason != "":
 		return
 	}
-	list := f.full.GetJobRunErrors().GetErrors()
+	list := f.full().GetJobRunErrors().GetErrors()
 	first := firstTerminal(list)
 	e := list[first]
 	f.recount(run)

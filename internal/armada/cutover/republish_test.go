@@ -168,7 +168,7 @@ func (w *world) republished() (jobs []string) {
 				continue
 			}
 			jobs = append(jobs, ev.JobID)
-			spec := seq.Full.Events[i].GetKnownJob().GetMainObject().GetPodSpec().GetPodSpec()
+			spec := seq.Full(i).GetKnownJob().GetMainObject().GetPodSpec().GetPodSpec()
 			if len(spec.GetContainers()) > 0 || spec.GetAffinity() != nil || len(spec.GetTolerations()) > 0 || len(spec.GetNodeSelector()) > 0 {
 				w.Errorf("job %s is republished with its containers, or its placement", ev.JobID)
 			}

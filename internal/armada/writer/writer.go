@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -240,12 +241,10 @@ func (t *collector) jobFailed(job, run string) bool {
 func (t *collector) byScheduler(job, run string) bool {
 	if t.preempted == nil {
 		t.preempted = map[jobdb.RunKey]bool{}
-		for _, ev := range t.msg.Events.Full.Events {
-			if p := ev.GetJobRunPreempted(); p != nil {
-				t.preempted[jobdb.RunKey{JobID: p.GetPreemptedJobId(), RunID: p.GetPreemptedRunId()}] = true
-			}
-			if e := ev.GetJobRunErrors(); slices.ContainsFunc(e.GetErrors(), endedByScheduler) {
-				t.preempted[jobdb.RunKey{JobID: e.GetJobId(), RunID: e.GetRunId()}] = true
+		for i, ev := range t.msg.Events.Events {
+			if ev.Kind == events.RunPreempted || ev.Kind == events.RunErrors &&
+				slices.ContainsFunc(t.msg.Events.Full(i).GetJobRunErrors().GetErrors(), endedByScheduler) {
+				t.preempted[jobdb.RunKey{JobID: ev.JobID, RunID: ev.RunID}] = true
 			}
 		}
 	}

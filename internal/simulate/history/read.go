@@ -157,20 +157,20 @@ func (h *History) add(where string, m *eventlog.Message) error {
 			}
 			continue
 		}
-		h.happened(e, message.Full.Events[i], at)
+		h.happened(e, message.Full(i), at)
 	}
 	return nil
 }
 
 func (h *History) submit(where string, m *events.Message, i int, at int64) error {
 	e := &m.Events[i]
-	s := m.Full.Events[i].GetSubmitJob()
+	s := m.Full(i).GetSubmitJob()
 	if s == nil || h.jobs[e.JobID] != nil { // a republished one, or a duplicate
 		return nil
 	}
 	spec := s.GetMainObject().GetPodSpec().GetPodSpec()
 	j := &job{
-		id: e.JobID, where: where, queue: m.Queue, set: m.JobSet, submit: e.Submit, class: spec.GetPriorityClassName(),
+		id: strings.Clone(e.JobID), where: where, queue: strings.Clone(m.Queue), set: strings.Clone(m.JobSet), submit: e.Submit.Clone(), class: spec.GetPriorityClassName(),
 		priority: int64(s.Priority), submitted: at,
 	}
 	var err error
@@ -250,7 +250,7 @@ func (h *History) happened(e *events.Event, full *pb.Event, at int64) {
 	r := h.runs[key]
 	if e.Kind.NamesRun() && r == nil {
 		r = &run{job: j, leased: at}
-		h.runs[key] = r
+		h.runs[[2]string{j.id, strings.Clone(e.RunID)}] = r
 		j.runs = append(j.runs, r)
 	}
 	switch e.Kind { //nolint:exhaustive // the others change nothing here
@@ -265,9 +265,9 @@ func (h *History) happened(e *events.Event, full *pb.Event, at int64) {
 		}
 	case events.RunLeased:
 		lease := full.GetJobRunLeased()
-		r.node, r.leased, r.hasPriority, r.priority = e.Node, at, lease.GetHasScheduledAtPriority(), lease.GetScheduledAtPriority()
+		r.node, r.leased, r.hasPriority, r.priority = lease.GetNodeId(), at, lease.GetHasScheduledAtPriority(), lease.GetScheduledAtPriority()
 	case events.RunRunning:
-		r.node = cmp.Or(r.node, e.Node)
+		r.node = strings.Clone(cmp.Or(r.node, e.Node))
 	case events.RunSucceeded:
 		h.end(r, at)
 		r.succeeded = r.err == nil

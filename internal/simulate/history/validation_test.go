@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/refloat/refloat/events"
@@ -55,7 +56,7 @@ func (all *tales) run(job, run string) *ran {
 			return r
 		}
 	}
-	r := &ran{id: run}
+	r := &ran{id: strings.Clone(run)}
 	j.runs = append(j.runs, r)
 	return r
 }
@@ -72,7 +73,7 @@ func (all *tales) fold(t *testing.T, m *eventlog.Message, out *evaluator.Output)
 		switch e.Kind { //nolint:exhaustive // the others change nothing here
 		case events.SubmitJob:
 			if all.jobs[e.JobID] == nil {
-				all.jobs[e.JobID] = &tale{gang: e.Submit.GangID}
+				all.jobs[strings.Clone(e.JobID)] = &tale{gang: strings.Clone(e.Submit.GangID)}
 			}
 		case events.RunLeased:
 			all.run(e.JobID, e.RunID)
@@ -89,7 +90,7 @@ func (all *tales) fold(t *testing.T, m *eventlog.Message, out *evaluator.Output)
 				continue
 			}
 			if r := all.run(e.JobID, e.RunID); r != nil && r.cause == "" {
-				errs := message.Full.Events[i].GetJobRunErrors().GetErrors()
+				errs := message.Full(i).GetJobRunErrors().GetErrors()
 				r.cause = history.CauseOf(errs[slices.IndexFunc(errs, func(e *pb.Error) bool { return e.Terminal })])
 			}
 		}
