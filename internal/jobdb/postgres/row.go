@@ -57,6 +57,10 @@ func arrays[T any](t *table.Of[T], rows []*T, limit int) (columns []array, taken
 			last.sql, last.texts = "text", append(last.texts, jobdb.EncodeStrings(long))
 		}
 	}
+	for i := range columns[1:] { // the first one has as many elements as there are rows
+		a := &columns[1+i]
+		a.ints, a.texts, a.bools = shortened(a.ints), shortened(a.texts), shortened(a.bools)
+	}
 	return columns, taken
 }
 
@@ -114,6 +118,14 @@ func (a *array) add(field any) (long string, size int) {
 	return "", 8
 }
 
+// shortened leaves one element of a column whose rows all have the same, which insert repeats.
+func shortened[T comparable](s []T) []T {
+	if len(s) == 0 || slices.ContainsFunc(s[1:], func(v T) bool { return v != s[0] }) {
+		return s
+	}
+	return s[:1]
+}
+
 // arg returns the array as an argument for pgx.
 func (a *array) arg() any {
 	switch a.sql {
@@ -127,17 +139,22 @@ func (a *array) arg() any {
 	return a.ints
 }
 
-// insert returns the statement that inserts rows from one array per column.
+// insert returns the statement that inserts rows from one array per column. From the second row on, unnest has NULL for what shortened
+// leaves out; else only bytes are ever NULL.
 func insert[T any](t *table.Of[T], columns []array) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO refloat_%s (%s) SELECT * FROM unnest(", t.Name, strings.Join(stored(t.Columns), ", "))
+	names := stored(t.Columns)
+	list := strings.Join(names, ", ")
+	values, from := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {
-		if i > 0 {
-			b.WriteString(", ")
+		from[i] = fmt.Sprintf("$%d::%s[]", i+1, c.sql)
+		values[i] = "r." + names[i]
+		if c.sql != "bytea" {
+			values[i] = fmt.Sprintf("coalesce(%s, (%s)[1])", values[i], from[i])
 		}
-		fmt.Fprintf(&b, "$%d::%s[]", i+1, c.sql)
 	}
-	b.WriteString(")" + t.Replace("refloat_"+t.Name))
+	fmt.Fprintf(&b, "INSERT INTO refloat_%s (%s) SELECT %s FROM unnest(%s) AS r (%s)", t.Name, list, strings.Join(values, ", "), strings.Join(from, ", "), list)
+	b.WriteString(t.Replace("refloat_" + t.Name))
 	if len(t.Key) > 0 && len(columns) > len(t.Columns) {
 		b.WriteString(", long_keys = excluded.long_keys")
 	}

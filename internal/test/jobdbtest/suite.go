@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 		{"Load", testLoad},
 		{"Texts", testTexts},
 		{"Numbers", testNumbers},
+		{"Alike", testAlike},
 		{"LargeBatch", testLargeBatch},
 		{"ReadWhileWriting", testReadWhileWriting},
 		{"Runs", testRuns},

@@ -249,6 +249,23 @@ func testNumbers(t *testing.T, db Database) {
 	equal(t, "the positions", positions, positionsOf(t, db.Writer, 0))
 }
 
+// testAlike writes rows that differ in their key alone, and in one more column of the first or last of them.
+func testAlike(t *testing.T, db Database) {
+	c := &jobdb.Changes{}
+	for batch, of := range []int{-1, 0, 2} {
+		for i := range 3 {
+			r := sample[jobdb.Run](1)
+			r.Partition, r.JobID, r.RunID, r.Index, r.Error.Raw = 0, fmt.Sprintf("job %d", batch), fmt.Sprintf("run %d", i), uint32(i), nil
+			if i == of {
+				r.Node, r.Times.Leased, r.Shadow, r.Error.Containers, r.Error.Raw = "", 0, !r.Shadow, nil, []byte("raw")
+			}
+			c.Runs = append(c.Runs, r)
+		}
+		commit(t, db.Writer, 0, at(batch), at(batch+1), &jobdb.Changes{Runs: c.Runs[3*batch:]})
+	}
+	equal(t, "the runs", c.Runs, contents(t, db.Reader, 0).Runs)
+}
+
 func testLargeBatch(t *testing.T, db Database) {
 	const n = 5000
 	c := &jobdb.Changes{}
