@@ -117,31 +117,14 @@ func NewRows(partition int) *Rows {
 
 // Keys returns the keys of rows that applying these messages may read and that are not
 // in memory, each once.
-func (r *Rows) Keys(messages []Message) jobdb.Keys {
+func (r *Rows) Keys(messages ...[]Message) jobdb.Keys {
 	n := needs{
 		rows: r, jobs: map[string]bool{}, runs: map[jobdb.RunKey]bool{}, open: map[string]bool{}, sets: map[jobdb.SetKey]bool{},
 		groups: map[string]bool{}, units: map[string]bool{},
 	}
-	for i := range messages {
-		m := &messages[i]
-		n.members(m)
-		if m.Superseded {
-			continue // it changes no row, but those of groups
-		}
-		for i := range m.eventCount() {
-			n.event(m.Events, i)
-		}
-		for _, rec := range m.Records {
-			switch rec := rec.(type) {
-			case *chain.Decision:
-				n.named(rec.JobID, rec.RunID)
-			case *chain.NotDecided:
-				n.named(rec.JobID, rec.RunID)
-			case *chain.RetryReady:
-				n.named(rec.JobID, rec.RunID)
-			case *chain.OrderAnswered:
-				n.named(rec.JobID, rec.RunID)
-			}
+	for _, list := range messages {
+		for i := range list {
+			n.message(&list[i])
 		}
 	}
 	return n.keys
@@ -156,6 +139,29 @@ type needs struct {
 	keys jobdb.Keys
 
 	groups, units map[string]bool
+}
+
+// message requests what a message needs.
+func (n *needs) message(m *Message) {
+	n.members(m)
+	if m.Superseded {
+		return // it changes no row, but those of groups
+	}
+	for i := range m.eventCount() {
+		n.event(m.Events, i)
+	}
+	for _, rec := range m.Records {
+		switch rec := rec.(type) {
+		case *chain.Decision:
+			n.named(rec.JobID, rec.RunID)
+		case *chain.NotDecided:
+			n.named(rec.JobID, rec.RunID)
+		case *chain.RetryReady:
+			n.named(rec.JobID, rec.RunID)
+		case *chain.OrderAnswered:
+			n.named(rec.JobID, rec.RunID)
+		}
+	}
 }
 
 // members requests what the submissions and the records of groups in a message need.

@@ -386,11 +386,11 @@ func (w *Writer) write(ctx context.Context, tx jobdb.Tx, p *part, changes *jobdb
 }
 
 func (w *Writer) load(ctx context.Context, tx jobdb.Tx, p *part) error {
-	var messages []Message
+	var messages [][]Message
 	for _, piece := range p.batch.pieces {
-		messages = append(messages, piece.messages...)
+		messages = append(messages, piece.messages)
 	}
-	keys := p.rows.Keys(messages)
+	keys := p.rows.Keys(messages...)
 	found, err := tx.Load(ctx, keys)
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
