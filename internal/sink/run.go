@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -212,7 +213,7 @@ func (f *fold) failed(j *jobRow, run *runRow) {
 	first := firstTerminal(list)
 	e := list[first]
 	f.recount(run)
-	fill(&run.Error, e, f.Events.RawError(f.i, first))
+	fill(&run.Error, e, bytes.Clone(f.Events.RawError(f.i, first)))
 	run.Flags.Returned = e.GetPodLeaseReturned() != nil
 	run.Flags.Attempted = !run.Flags.Returned || e.GetPodLeaseReturned().GetRunAttempted()
 	if e.GetJobRunPreemptedError() != nil {
