@@ -31,6 +31,7 @@ func Read(payload []byte) (*Message, error) {
 			m.Groups = append(m.Groups, view(b))
 		case fieldEvents:
 			n++
+		default:
 		}
 	})
 	d := Decoder{seq: Sequence{Events: make([]Event, 0, n)}}
