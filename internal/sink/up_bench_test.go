@@ -2,7 +2,6 @@ package sink_test
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -71,7 +70,7 @@ func (u *ups) run(dir app.Dir) {
 	u.b.Helper()
 	err := app.Run(u.b.Context(), app.Config{
 		Data: dir, Policies: u.policies, Evaluate: true, Ingest: true, ExitWhenDrained: true, Now: time.Now,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		u.b.Fatal(err)
