@@ -13,21 +13,14 @@ import (
 
 // GetJob implements pb.JobsServer.
 func (s *Service) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJobResponse, error) {
-	out := &pb.GetJobResponse{}
 	at, err := query.At(r.At, s.Now())
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.GetJobResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
 		found, err := from.GetJob(ctx, r.JobId, at)
-		for i := range found {
-			if err == nil {
-				err = rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs)(&found[i])
-			}
-		}
-		return err
+		return map[string]any{"jobs": found}, err
 	})
-	return out, err
 }
 
 // withoutLogs is a source that does not read the logs: a pruned job is not found, and the error says that it may be pruned.
@@ -39,17 +32,10 @@ func withoutLogs(from *query.Source) *query.Source {
 
 // GetStory implements pb.JobsServer.
 func (s *Service) GetStory(ctx context.Context, r *pb.GetStoryRequest) (*pb.GetStoryResponse, error) {
-	out := &pb.GetStoryResponse{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.GetStoryResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
 		stories, err := withoutLogs(from).Stories(ctx, r.JobId)
-		for _, one := range stories {
-			if err == nil {
-				err = rowsOf[pb.Story, *pb.Story, *query.Story](&out.Stories)(one)
-			}
-		}
-		return err
+		return map[string]any{"stories": stories}, err
 	})
-	return out, err
 }
 
 func runOf(run *uint32) int {
@@ -61,65 +47,37 @@ func runOf(run *uint32) int {
 
 // Explain implements pb.JobsServer.
 func (s *Service) Explain(ctx context.Context, r *pb.ExplainRequest) (*pb.Explanation, error) {
-	out := &pb.Explanation{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		e, err := withoutLogs(from).Explain(ctx, r.JobId, runOf(r.Run))
-		if err == nil {
-			out, err = fill(out, e)
-		}
-		return err
+	return answered[pb.Explanation](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return withoutLogs(from).Explain(ctx, r.JobId, runOf(r.Run))
 	})
-	return out, err
 }
 
 // ExplainWhyNot implements pb.JobsServer.
 func (s *Service) ExplainWhyNot(ctx context.Context, r *pb.ExplainWhyNotRequest) (*pb.WhyNot, error) {
-	out := &pb.WhyNot{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		found, err := withoutLogs(from).WhyNot(ctx, r.JobId, runOf(r.Run), r.Outcome)
-		if err == nil {
-			out, err = fill(out, found)
-		}
-		return err
+	return answered[pb.WhyNot](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return withoutLogs(from).WhyNot(ctx, r.JobId, runOf(r.Run), r.Outcome)
 	})
-	return out, err
 }
 
 // GetGroup implements pb.JobsServer.
 func (s *Service) GetGroup(ctx context.Context, r *pb.GetGroupRequest) (*pb.Group, error) {
-	out := &pb.Group{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		g, err := from.Group(ctx, query.GroupKey{Queue: r.Queue, JobSet: r.JobSet, Group: r.Group})
-		if err == nil {
-			out, err = fill(out, g)
-		}
-		return err
+	return answered[pb.Group](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return from.Group(ctx, query.GroupKey{Queue: r.Queue, JobSet: r.JobSet, Group: r.Group})
 	})
-	return out, err
 }
 
 // GetGroupHistory implements pb.JobsServer.
 func (s *Service) GetGroupHistory(ctx context.Context, r *pb.GetGroupHistoryRequest) (*pb.GetGroupHistoryResponse, error) {
-	out := &pb.GetGroupHistoryResponse{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.GetGroupHistoryResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
 		h, err := from.GroupHistory(ctx, query.GroupKey{Queue: r.Queue, JobSet: r.JobSet, Group: r.Group})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(h.Lines) > maxRecords {
-			return status.Errorf(codes.ResourceExhausted, "the history has more than %d records: use refloatctl explain group", maxRecords)
+			return nil, status.Errorf(codes.ResourceExhausted, "the history has more than %d records: use refloatctl explain group", maxRecords)
 		}
-		if out.Group, err = fill(&pb.Group{}, h.Group); err != nil {
-			return err
-		}
-		for i := range h.Lines {
-			if err := rowsOf[pb.Record, *pb.Record, *query.Line](&out.Records)(&h.Lines[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return map[string]any{"group": h.Group, "records": h.Lines}, nil
 	})
-	return out, err
 }
 
 // GetQueueStory implements pb.JobsServer.
@@ -132,15 +90,9 @@ func (s *Service) GetQueueStory(ctx context.Context, r *pb.GetQueueStoryRequest)
 	if about.Since, err = s.moment("since", r.Since); err != nil {
 		return nil, err
 	}
-	out := &pb.QueueStory{}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		story, err := from.QueueStory(ctx, about)
-		if err == nil {
-			out, err = fill(out, story)
-		}
-		return err
+	return answered[pb.QueueStory](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return from.QueueStory(ctx, about)
 	})
-	return out, err
 }
 
 // GetBeforeAfter implements pb.JobsServer.
@@ -156,28 +108,14 @@ func (s *Service) GetBeforeAfter(ctx context.Context, r *pb.GetBeforeAfterReques
 	if asked.Last, err = s.moment("last", cmp.Or(r.Last, r.First)); err != nil {
 		return nil, err
 	}
-	out := &pb.BeforeAfter{}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		n, err := from.BeforeAfter(ctx, asked)
-		if err == nil {
-			out, err = fill(out, n)
-		}
-		return err
+	return answered[pb.BeforeAfter](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return from.BeforeAfter(ctx, asked)
 	})
-	return out, err
 }
 
 // GetSummary implements pb.JobsServer.
 func (s *Service) GetSummary(ctx context.Context, _ *pb.GetSummaryRequest) (*pb.Summary, error) {
-	out := &pb.Summary{}
-	err := s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		sum, err := from.Summary(ctx)
-		if err == nil {
-			out, err = fill(out, sum)
-		}
-		return err
-	})
-	return out, err
+	return answered[pb.Summary](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) { return from.Summary(ctx) })
 }
 
 // GetShadowReport implements pb.JobsServer.
@@ -192,7 +130,7 @@ func (s *Service) GetShadowReport(ctx context.Context, r *pb.GetShadowReportRequ
 			if len(out.Lines) == maxRecords {
 				return status.Errorf(codes.ResourceExhausted, "the report has more than %d lines: give a queue or since, or use refloatctl shadow report", maxRecords)
 			}
-			return rowsOf[pb.ShadowLine, *pb.ShadowLine, *query.ShadowLine](&out.Lines)(l)
+			return rowsOf[*query.ShadowLine](&out.Lines)(l)
 		})
 	})
 	return out, err

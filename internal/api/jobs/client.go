@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -31,10 +32,10 @@ type Client struct {
 
 var _ query.Answers = (*Client)(nil)
 
-// one asks for one message, and reads it into an answer.
-func one[M proto.Message](ctx context.Context, c *Client, to any, call func(context.Context, pb.JobsClient) (M, error)) error {
+// one asks for one message by a method of the server, and reads it into an answer.
+func one[R any, M proto.Message](ctx context.Context, c *Client, to any, method func(pb.JobsClient, context.Context, R, ...grpc.CallOption) (M, error), request R) error {
 	return c.call(ctx, func(ctx context.Context, p pb.JobsClient) error {
-		m, err := call(ctx, p)
+		m, err := method(p, ctx, request)
 		if err != nil {
 			return err
 		}
@@ -217,20 +218,16 @@ func atMost(limit int) int32 {
 // Search implements query.Answers.
 func (c *Client) Search(ctx context.Context, asked query.SearchQuestion) (*query.Matches, error) {
 	out := &query.Matches{}
-	err := one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.SearchResponse, error) {
-		return p.Search(ctx, &pb.SearchRequest{Text: asked.Text, Kind: asked.Kinds, Limit: atMost(asked.Limit)})
-	})
+	err := one(ctx, c, out, pb.JobsClient.Search, &pb.SearchRequest{Text: asked.Text, Kind: asked.Kinds, Limit: atMost(asked.Limit)})
 	return out, err
 }
 
 // TopRetries implements query.Answers.
 func (c *Client) TopRetries(ctx context.Context, by string, jobs bool, l *query.List) ([]query.Top, error) {
 	var out struct{ Rows []query.Top }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.TopRetriesResponse, error) {
-		return p.TopRetries(ctx, &pb.TopRetriesRequest{
-			By: by, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
-			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Limit: atMost(l.Limit), Jobs: jobs,
-		})
+	err := one(ctx, c, &out, pb.JobsClient.TopRetries, &pb.TopRetriesRequest{
+		By: by, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
+		Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Limit: atMost(l.Limit), Jobs: jobs,
 	})
 	return out.Rows, err
 }
@@ -238,10 +235,8 @@ func (c *Client) TopRetries(ctx context.Context, by string, jobs bool, l *query.
 // TopCost implements query.Answers.
 func (c *Client) TopCost(ctx context.Context, asked query.CostQuestion) ([]query.Cost, error) {
 	var out struct{ Rows []query.Cost }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.TopCostResponse, error) {
-		return p.TopCost(ctx, &pb.TopCostRequest{
-			By: asked.By, Key: asked.Key, Since: query.TimeText(asked.Since), Until: query.TimeText(asked.Until), Limit: atMost(asked.Limit),
-		})
+	err := one(ctx, c, &out, pb.JobsClient.TopCost, &pb.TopCostRequest{
+		By: asked.By, Key: asked.Key, Since: query.TimeText(asked.Since), Until: query.TimeText(asked.Until), Limit: atMost(asked.Limit),
 	})
 	return out.Rows, err
 }
@@ -249,18 +244,14 @@ func (c *Client) TopCost(ctx context.Context, asked query.CostQuestion) ([]query
 // GetJob implements query.Answers.
 func (c *Client) GetJob(ctx context.Context, id, at string) ([]query.Job, error) {
 	var out struct{ Jobs []query.Job }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.GetJobResponse, error) {
-		return p.GetJob(ctx, &pb.GetJobRequest{JobId: id, At: at})
-	})
+	err := one(ctx, c, &out, pb.JobsClient.GetJob, &pb.GetJobRequest{JobId: id, At: at})
 	return out.Jobs, err
 }
 
 // Stories implements query.Answers.
 func (c *Client) Stories(ctx context.Context, job string) ([]*query.Story, error) {
 	var out struct{ Stories []*query.Story }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.GetStoryResponse, error) {
-		return p.GetStory(ctx, &pb.GetStoryRequest{JobId: job})
-	})
+	err := one(ctx, c, &out, pb.JobsClient.GetStory, &pb.GetStoryRequest{JobId: job})
 	return out.Stories, err
 }
 
@@ -275,22 +266,21 @@ func runAsked(run int) *uint32 {
 // Explain implements query.Answers.
 func (c *Client) Explain(ctx context.Context, job string, run int) (*query.Explanation, error) {
 	out := &query.Explanation{}
-	return out, one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.Explanation, error) {
-		return p.Explain(ctx, &pb.ExplainRequest{JobId: job, Run: runAsked(run)})
-	})
+	return out, one(ctx, c, out, pb.JobsClient.Explain, &pb.ExplainRequest{JobId: job, Run: runAsked(run)})
 }
 
 // WhyNot implements query.Answers.
 func (c *Client) WhyNot(ctx context.Context, job string, run int, outcome string) (*query.WhyNot, error) {
 	out := &query.WhyNot{}
 	var none *query.NoAnswer
-	err := one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.WhyNot, error) {
-		m, err := p.ExplainWhyNot(ctx, &pb.ExplainWhyNotRequest{JobId: job, Run: runAsked(run), Outcome: outcome})
+	ask := func(p pb.JobsClient, ctx context.Context, r *pb.ExplainWhyNotRequest, _ ...grpc.CallOption) (*pb.WhyNot, error) {
+		m, err := p.ExplainWhyNot(ctx, r)
 		if s := status.Convert(err); s.Code() == codes.FailedPrecondition && s.Message() != noJobDB && s.Message() != query.ErrNoPolicies.Error() {
 			none = &query.NoAnswer{Why: s.Message()}
 		}
 		return m, err
-	})
+	}
+	err := one(ctx, c, out, ask, &pb.ExplainWhyNotRequest{JobId: job, Run: runAsked(run), Outcome: outcome})
 	if none != nil {
 		return nil, none
 	}
@@ -299,9 +289,7 @@ func (c *Client) WhyNot(ctx context.Context, job string, run int, outcome string
 
 // Group implements query.Answers.
 func (c *Client) Group(ctx context.Context, k query.GroupKey) (g query.Group, err error) {
-	err = one(ctx, c, &g, func(ctx context.Context, p pb.JobsClient) (*pb.Group, error) {
-		return p.GetGroup(ctx, &pb.GetGroupRequest{Group: k.Group, Queue: k.Queue, JobSet: k.JobSet})
-	})
+	err = one(ctx, c, &g, pb.JobsClient.GetGroup, &pb.GetGroupRequest{Group: k.Group, Queue: k.Queue, JobSet: k.JobSet})
 	return g, err
 }
 
@@ -311,34 +299,26 @@ func (c *Client) GroupHistory(ctx context.Context, k query.GroupKey) (*query.Gro
 		Group   query.Group
 		Records []query.Line
 	}
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.GetGroupHistoryResponse, error) {
-		return p.GetGroupHistory(ctx, &pb.GetGroupHistoryRequest{Group: k.Group, Queue: k.Queue, JobSet: k.JobSet})
-	})
+	err := one(ctx, c, &out, pb.JobsClient.GetGroupHistory, &pb.GetGroupHistoryRequest{Group: k.Group, Queue: k.Queue, JobSet: k.JobSet})
 	return &query.GroupHistory{Group: out.Group, Lines: out.Records}, err
 }
 
 // QueueStory implements query.Answers.
 func (c *Client) QueueStory(ctx context.Context, about query.QueueQuestion) (*query.QueueStory, error) {
 	out := &query.QueueStory{}
-	return out, one(ctx, c, out, func(ctx context.Context, p pb.JobsClient) (*pb.QueueStory, error) {
-		return p.GetQueueStory(ctx, &pb.GetQueueStoryRequest{Queue: about.Queue, JobSet: about.JobSet, Since: query.TimeText(about.Since), Limit: atMost(about.Limit)})
-	})
+	return out, one(ctx, c, out, pb.JobsClient.GetQueueStory, &pb.GetQueueStoryRequest{Queue: about.Queue, JobSet: about.JobSet, Since: query.TimeText(about.Since), Limit: atMost(about.Limit)})
 }
 
 // BeforeAfter implements query.Answers.
 func (c *Client) BeforeAfter(ctx context.Context, asked query.Around) (n query.BeforeAfter, err error) {
-	err = one(ctx, c, &n, func(ctx context.Context, p pb.JobsClient) (*pb.BeforeAfter, error) {
-		return p.GetBeforeAfter(ctx, &pb.GetBeforeAfterRequest{Queue: asked.Queue, Policy: asked.Policy, Rule: asked.Rule, First: query.TimeText(asked.First), Last: query.TimeText(asked.Last)})
-	})
+	err = one(ctx, c, &n, pb.JobsClient.GetBeforeAfter, &pb.GetBeforeAfterRequest{Queue: asked.Queue, Policy: asked.Policy, Rule: asked.Rule, First: query.TimeText(asked.First), Last: query.TimeText(asked.Last)})
 	return n, err
 }
 
 // Shadow implements query.Answers.
 func (c *Client) Shadow(ctx context.Context, queue string, since int64, visit func(*query.ShadowLine) error) error {
 	var out struct{ Lines []query.ShadowLine }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.GetShadowReportResponse, error) {
-		return p.GetShadowReport(ctx, &pb.GetShadowReportRequest{Queue: queue, Since: query.TimeText(since)})
-	})
+	err := one(ctx, c, &out, pb.JobsClient.GetShadowReport, &pb.GetShadowReportRequest{Queue: queue, Since: query.TimeText(since)})
 	for i := range out.Lines {
 		if err == nil {
 			err = visit(&out.Lines[i])
@@ -367,7 +347,7 @@ func (c *Client) WhatIf(ctx context.Context, w *query.WhatIf) ([]query.WhatIfRes
 	if w.Limit == 0 { // of a request, that is the default
 		r.Limit = 1
 	}
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.WhatIfResponse, error) { return p.WhatIf(ctx, r) })
+	err := one(ctx, c, &out, pb.JobsClient.WhatIf, r)
 	for i := range out.Results {
 		if w.Limit == 0 {
 			out.Results[i].Jobs, out.Results[i].Next = []whatif.Change{}, 0
@@ -386,15 +366,13 @@ func (c *Client) Verify(ctx context.Context, o report.Options) (*report.Report, 
 		return nil, &query.Invalid{Err: errors.New("there is nothing to verify up to")}
 	}
 	var out struct{ Report report.Report }
-	return &out.Report, one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.VerifyResponse, error) { return p.Verify(ctx, r) })
+	return &out.Report, one(ctx, c, &out, pb.JobsClient.Verify, r)
 }
 
 // ListPartitions implements query.Answers.
 func (c *Client) ListPartitions(ctx context.Context) ([]query.Partition, error) {
 	var out struct{ Partitions []query.Partition }
-	err := one(ctx, c, &out, func(ctx context.Context, p pb.JobsClient) (*pb.ListPartitionsResponse, error) {
-		return p.ListPartitions(ctx, &pb.ListPartitionsRequest{})
-	})
+	err := one(ctx, c, &out, pb.JobsClient.ListPartitions, &pb.ListPartitionsRequest{})
 	return out.Partitions, err
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/audit"
@@ -71,14 +70,11 @@ func (s *Service) page(r paged) (l query.List, err error) {
 }
 
 // rowsOf collects the rows of a page as messages.
-func rowsOf[M any, P interface {
-	*M
-	proto.Message
-}, R any](to *[]*M) func(R) error {
+func rowsOf[R, M any, P message[M]](to *[]*M) func(R) error {
 	return func(row R) error {
-		m, err := fill(P(new(M)), row)
+		m := P(new(M))
 		*to = append(*to, (*M)(m))
-		return err
+		return fill(m, row)
 	}
 }
 
@@ -91,7 +87,7 @@ func (s *Service) ListJobs(ctx context.Context, r *pb.ListJobsRequest) (*pb.List
 	l.States, l.Waiting, l.JobPrefix = r.State, r.Waiting, r.JobPrefix
 	out := &pb.ListJobsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
-		out.NextPageToken, err = from.ListJobs(ctx, &l, rowsOf[pb.Job, *pb.Job, *query.Job](&out.Jobs))
+		out.NextPageToken, err = from.ListJobs(ctx, &l, rowsOf[*query.Job](&out.Jobs))
 		return err
 	})
 	return out, err
@@ -106,7 +102,7 @@ func (s *Service) ListRuns(ctx context.Context, r *pb.ListRunsRequest) (*pb.List
 	l.States = r.State
 	out := &pb.ListRunsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
-		out.NextPageToken, err = from.ListRuns(ctx, &l, rowsOf[pb.Run, *pb.Run, *query.Run](&out.Runs))
+		out.NextPageToken, err = from.ListRuns(ctx, &l, rowsOf[*query.Run](&out.Runs))
 		return err
 	})
 	return out, err
@@ -121,7 +117,7 @@ func (s *Service) ListDecisions(ctx context.Context, r *pb.ListDecisionsRequest)
 	l.JobID = r.JobId
 	out := &pb.ListDecisionsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
-		out.NextPageToken, err = from.ListDecisions(ctx, &l, rowsOf[pb.Decision, *pb.Decision, *audit.Decision](&out.Decisions))
+		out.NextPageToken, err = from.ListDecisions(ctx, &l, rowsOf[*audit.Decision](&out.Decisions))
 		return err
 	})
 	return out, err
@@ -136,7 +132,7 @@ func (s *Service) ListGroups(ctx context.Context, r *pb.ListGroupsRequest) (*pb.
 	l.States = r.State
 	out := &pb.ListGroupsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
-		out.NextPageToken, err = from.ListGroups(ctx, &l, rowsOf[pb.Group, *pb.Group, *query.Group](&out.Groups))
+		out.NextPageToken, err = from.ListGroups(ctx, &l, rowsOf[*query.Group](&out.Groups))
 		return err
 	})
 	return out, err
@@ -148,15 +144,9 @@ func (s *Service) Search(ctx context.Context, r *pb.SearchRequest) (*pb.SearchRe
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.SearchResponse{}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
-		found, err := from.Search(ctx, query.SearchQuestion{Text: r.Text, Kinds: r.Kind, Limit: limit})
-		if err == nil {
-			out, err = fill(out, found)
-		}
-		return err
+	return answered[pb.SearchResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
+		return from.Search(ctx, query.SearchQuestion{Text: r.Text, Kinds: r.Kind, Limit: limit})
 	})
-	return out, err
 }
 
 // TopCost implements pb.JobsServer.
@@ -172,17 +162,10 @@ func (s *Service) TopCost(ctx context.Context, r *pb.TopCostRequest) (*pb.TopCos
 	if asked.Limit, err = pageSize("limit", r.Limit, defaultTop); err != nil {
 		return nil, err
 	}
-	out := &pb.TopCostResponse{}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.TopCostResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
 		rows, err := from.TopCost(ctx, asked)
-		for i := range rows {
-			if err == nil {
-				err = rowsOf[pb.Cost, *pb.Cost, *query.Cost](&out.Rows)(&rows[i])
-			}
-		}
-		return err
+		return map[string]any{"rows": rows}, err
 	})
-	return out, err
 }
 
 // TopRetries implements pb.JobsServer.
@@ -194,15 +177,8 @@ func (s *Service) TopRetries(ctx context.Context, r *pb.TopRetriesRequest) (*pb.
 	if l.Limit, err = pageSize("limit", r.Limit, defaultTop); err != nil {
 		return nil, err
 	}
-	out := &pb.TopRetriesResponse{}
-	err = s.ask(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.TopRetriesResponse](ctx, s.ask, func(ctx context.Context, from *query.Source) (any, error) {
 		rows, err := from.TopRetries(ctx, cmp.Or(r.By, "queue"), r.Jobs, &l)
-		for i := range rows {
-			if err == nil {
-				err = rowsOf[pb.Top, *pb.Top, *query.Top](&out.Rows)(&rows[i])
-			}
-		}
-		return err
+		return map[string]any{"rows": rows}, err
 	})
-	return out, err
 }

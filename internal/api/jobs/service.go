@@ -97,6 +97,11 @@ func (s *Service) ask(ctx context.Context, answer func(context.Context, *query.S
 	if s.Source.Jobs == nil {
 		return status.Error(codes.FailedPrecondition, noJobDB)
 	}
+	return s.askSoon(ctx, answer)
+}
+
+// askSoon does the same for a question that needs no job database.
+func (s *Service) askSoon(ctx context.Context, answer func(context.Context, *query.Source) error) error {
 	return s.askWithin(ctx, cmp.Or(s.Limits.Timeout, 30*time.Second), answer)
 }
 
@@ -176,14 +181,32 @@ func clean(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// message is a pointer to a message of pb/jobs.proto.
+type message[M any] interface {
+	*M
+	proto.Message
+}
+
+// answered makes a message of the answer to a question, which is asked in one of the ways of a Service.
+func answered[M any, P message[M]](ctx context.Context, ask func(context.Context, func(context.Context, *query.Source) error) error, question func(context.Context, *query.Source) (any, error)) (P, error) {
+	out := P(new(M))
+	return out, ask(ctx, func(ctx context.Context, from *query.Source) error {
+		v, err := question(ctx, from)
+		if err == nil {
+			err = fill(out, v)
+		}
+		return err
+	})
+}
+
 // fill makes a message from an answer: both have one JSON form, and the proto has every field of it.
-func fill[M proto.Message](to M, answer any) (M, error) {
+func fill(to proto.Message, answer any) error {
 	text, err := json.Marshal(answer)
 	if err == nil {
 		err = protojson.Unmarshal(text, to)
 	}
 	if err != nil {
-		return to, fmt.Errorf("an answer does not fit pb/jobs.proto: %w", err)
+		return fmt.Errorf("an answer does not fit pb/jobs.proto: %w", err)
 	}
-	return to, nil
+	return nil
 }

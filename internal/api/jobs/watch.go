@@ -60,8 +60,8 @@ func (s *Service) WatchDecisions(r *pb.WatchDecisionsRequest, to grpc.ServerStre
 			return s.failed(err)
 		}
 		for i := range news {
-			m, err := fill(&pb.Decision{}, query.DecisionOf(&news[i]))
-			if err != nil {
+			m := &pb.Decision{}
+			if err := fill(m, query.DecisionOf(&news[i])); err != nil {
 				return s.failed(err)
 			}
 			api.ExtendWrite(ctx, s.Now().Add(cmp.Or(s.Limits.Patience, 30*time.Second)))

@@ -55,17 +55,10 @@ func (s *Service) WhatIf(ctx context.Context, r *pb.WhatIfRequest) (*pb.WhatIfRe
 			return nil, err
 		}
 	}
-	out := &pb.WhatIfResponse{}
-	err = s.whole(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.WhatIfResponse](ctx, s.whole, func(ctx context.Context, from *query.Source) (any, error) {
 		results, err := from.WhatIf(ctx, w)
-		for i := range results {
-			if err == nil {
-				err = rowsOf[pb.WhatIfResult, *pb.WhatIfResult, *query.WhatIfResult](&out.Results)(&results[i])
-			}
-		}
-		return err
+		return map[string]any{"results": results}, err
 	})
-	return out, err
 }
 
 // policiesOf parses policies as a change of policies is parsed.
@@ -100,28 +93,16 @@ func (s *Service) Verify(ctx context.Context, r *pb.VerifyRequest) (*pb.VerifyRe
 		}
 		o.Until[int(p)] = envelope
 	}
-	out := &pb.VerifyResponse{}
-	err := s.whole(ctx, func(ctx context.Context, from *query.Source) error {
+	return answered[pb.VerifyResponse](ctx, s.whole, func(ctx context.Context, from *query.Source) (any, error) {
 		found, err := from.Verify(ctx, o)
-		if err == nil {
-			out, err = fill(out, map[string]any{"report": found})
-		}
-		return err
+		return map[string]any{"report": found}, err
 	})
-	return out, err
 }
 
 // ListPartitions implements pb.JobsServer.
 func (s *Service) ListPartitions(ctx context.Context, _ *pb.ListPartitionsRequest) (*pb.ListPartitionsResponse, error) {
-	out := &pb.ListPartitionsResponse{}
-	err := s.askWithin(ctx, cmp.Or(s.Limits.Timeout, 30*time.Second), func(ctx context.Context, from *query.Source) error {
+	return answered[pb.ListPartitionsResponse](ctx, s.askSoon, func(ctx context.Context, from *query.Source) (any, error) {
 		all, err := from.ListPartitions(ctx)
-		for i := range all {
-			if err == nil {
-				err = rowsOf[pb.Partition, *pb.Partition, *query.Partition](&out.Partitions)(&all[i])
-			}
-		}
-		return err
+		return map[string]any{"partitions": all}, err
 	})
-	return out, err
 }
