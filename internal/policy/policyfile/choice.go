@@ -1,23 +1,129 @@
 package policyfile
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
-// Enumerated scalars of the files. Zero is unset.
+// word is an enumerated scalar of the files: the index of one of the words of V. Zero is unset, where its word is "".
+type word[V vocabulary] uint8
+
+// vocabulary has the words of a scalar, and what messages call it.
+type vocabulary interface {
+	words() (what string, all []string)
+}
+
+func (w *word[V]) words() []string {
+	var v V
+	_, all := v.words()
+	return all
+}
+
+func (w *word[V]) form() (what, tags string) { return oneOf(w.words()), "!!str" }
+func (w *word[V]) text() string              { return w.words()[*w] }
+
+// parse does not accept the word "".
+func (w *word[V]) parse(s string) fault {
+	var v V
+	what, all := v.words()
+	if i := slices.Index(all, s); i >= 0 && s != "" {
+		*w = word[V](i)
+		return fault{}
+	}
+	*w = 0
+	return unknownValue(what, s, all)
+}
 
 type (
-	action      policy.Action
-	operator    uint8
-	mode        uint8
-	replacement policy.Replacement
-	growth      uint8
-	avoidMode   policy.AvoidMode
-	condition   policy.Condition
+	action      = word[actionWords]
+	operator    = word[operatorWords]
+	mode        = word[modeWords]
+	replacement = word[replacementWords]
+	growth      = word[growthWords]
+	avoidMode   = word[avoidModeWords]
+	condition   = word[conditionWords]
+
+	// Of group policies.
+	completed       = word[completedWords]
+	restartStrategy = word[restartStrategyWords]
+	groupAction     = word[groupActionWords]
+	unitReason      = word[unitReasonWords]
+	restartOn       = word[restartOnWords]
+	memberFailure   = word[memberFailureWords]
+	successOperator = word[successOperatorWords]
+
+	// Of retry budgets.
+	whenExhausted = word[whenExhaustedWords]
 )
+
+type (
+	actionWords          struct{}
+	operatorWords        struct{}
+	modeWords            struct{}
+	replacementWords     struct{}
+	growthWords          struct{}
+	avoidModeWords       struct{}
+	conditionWords       struct{}
+	completedWords       struct{}
+	restartStrategyWords struct{}
+	groupActionWords     struct{}
+	unitReasonWords      struct{}
+	restartOnWords       struct{}
+	memberFailureWords   struct{}
+	successOperatorWords struct{}
+	whenExhaustedWords   struct{}
+)
+
+func (actionWords) words() (string, []string) {
+	return "action", []string{"", "Fail", "Retry", "Ignore", "FailUnit"}
+}
+func (operatorWords) words() (string, []string) { return "operator", []string{"", "In", "NotIn"} }
+func (modeWords) words() (string, []string)     { return "mode", []string{"", "Enforce", "Shadow"} }
+func (replacementWords) words() (string, []string) {
+	return "replacement", []string{"", "WhenFailed", "WhenTerminated"}
+}
+func (growthWords) words() (string, []string) { return "type", []string{"", "Constant", "Exponential"} }
+func (avoidModeWords) words() (string, []string) {
+	return "mode", names(policy.AvoidNone, policy.AvoidAllNodes)
+}
+func (conditionWords) words() (string, []string) {
+	return "condition", append([]string{""}, names(policy.OOMKilled, policy.LeaseExpired)...)
+}
+func (completedWords) words() (string, []string) { return "value", []string{"", "Rerun", "Keep"} }
+func (restartStrategyWords) words() (string, []string) {
+	return "value", []string{"", "Recreate", "BlockingRecreate"}
+}
+func (groupActionWords) words() (string, []string) {
+	return "action", append([]string{""}, names(policy.FailGroup, policy.Halt)...)
+}
+func (unitReasonWords) words() (string, []string) {
+	return "reason", append([]string{""}, names(policy.PodFailurePolicy, policy.MemberCancelled)...)
+}
+func (restartOnWords) words() (string, []string) {
+	return "value", []string{"", "OnFailure", "Always", "Never"}
+}
+func (memberFailureWords) words() (string, []string) {
+	return "value", []string{"", "FailUnit", "Continue"}
+}
+func (successOperatorWords) words() (string, []string) { return "operator", []string{"", "All", "Any"} }
+func (whenExhaustedWords) words() (string, []string) {
+	return "whenExhausted", []string{"", "Delay", "Refuse"}
+}
+
+// names are those of the values from first to last.
+func names[T interface {
+	~uint8
+	fmt.Stringer
+}](first, last T) (all []string) {
+	for v := first; v <= last; v++ {
+		all = append(all, v.String())
+	}
+	return all
+}
 
 const (
 	noAction = action(policy.NoAction)
@@ -44,20 +150,6 @@ const (
 	constant
 	exponential
 )
-
-// Of group policies.
-type (
-	completed       uint8
-	restartStrategy uint8
-	groupAction     policy.GroupAction
-	unitReason      policy.UnitReason
-	restartOn       uint8
-	memberFailure   uint8
-	successOperator uint8
-)
-
-// Of retry budgets.
-type whenExhausted uint8
 
 const (
 	noWhenExhausted whenExhausted = iota
@@ -90,146 +182,11 @@ const (
 	continueUnit
 )
 
-func (a *action) words() []string          { return []string{"", "Fail", "Retry", "Ignore", "FailUnit"} }
-func (a *action) form() (string, string)   { return formOf(a.words()) }
-func (a *action) text() string             { return a.words()[*a] }
-func (a *action) parse(s string) (f fault) { *a, f = choose[action]("action", s, a.words()); return f }
-
-func (o *operator) words() []string        { return []string{"", "In", "NotIn"} }
-func (o *operator) form() (string, string) { return formOf(o.words()) }
-func (o *operator) text() string           { return o.words()[*o] }
-func (o *operator) parse(s string) (f fault) {
-	*o, f = choose[operator]("operator", s, o.words())
-	return f
-}
-
-func (m *mode) words() []string          { return []string{"", "Enforce", "Shadow"} }
-func (m *mode) form() (string, string)   { return formOf(m.words()) }
-func (m *mode) text() string             { return m.words()[*m] }
-func (m *mode) parse(s string) (f fault) { *m, f = choose[mode]("mode", s, m.words()); return f }
-
-func (r *replacement) words() []string        { return []string{"", "WhenFailed", "WhenTerminated"} }
-func (r *replacement) form() (string, string) { return formOf(r.words()) }
-func (r *replacement) text() string           { return r.words()[*r] }
-func (r *replacement) parse(s string) (f fault) {
-	*r, f = choose[replacement]("replacement", s, r.words())
-	return f
-}
-
-func (g *growth) words() []string          { return []string{"", "Constant", "Exponential"} }
-func (g *growth) form() (string, string)   { return formOf(g.words()) }
-func (g *growth) text() string             { return g.words()[*g] }
-func (g *growth) parse(s string) (f fault) { *g, f = choose[growth]("type", s, g.words()); return f }
-
-func (m *avoidMode) words() []string {
-	return []string{policy.AvoidNone.String(), policy.AvoidNode.String(), policy.AvoidAllNodes.String()}
-}
-func (m *avoidMode) form() (string, string) { return formOf(m.words()) }
-func (m *avoidMode) text() string           { return policy.AvoidMode(*m).String() }
-func (m *avoidMode) parse(s string) (f fault) {
-	*m, f = choose[avoidMode]("mode", s, m.words())
-	return f
-}
-
-func (c *condition) words() []string {
-	words := []string{""}
-	for known := policy.OOMKilled; known <= policy.LeaseExpired; known++ {
-		words = append(words, known.String())
-	}
-	return words
-}
-func (c *condition) form() (string, string) { return formOf(c.words()) }
-func (c *condition) text() string           { return policy.Condition(*c).String() }
-func (c *condition) parse(s string) (f fault) {
-	*c, f = choose[condition]("condition", s, c.words())
-	return f
-}
-
-func (c *completed) words() []string        { return []string{"", "Rerun", "Keep"} }
-func (c *completed) form() (string, string) { return formOf(c.words()) }
-func (c *completed) text() string           { return c.words()[*c] }
-func (c *completed) parse(s string) (f fault) {
-	*c, f = choose[completed]("value", s, c.words())
-	return f
-}
-
-func (r *restartStrategy) words() []string        { return []string{"", "Recreate", "BlockingRecreate"} }
-func (r *restartStrategy) form() (string, string) { return formOf(r.words()) }
-func (r *restartStrategy) text() string           { return r.words()[*r] }
-func (r *restartStrategy) parse(s string) (f fault) {
-	*r, f = choose[restartStrategy]("value", s, r.words())
-	return f
-}
-
-func (a *groupAction) words() []string {
-	words := []string{""}
-	for known := policy.FailGroup; known <= policy.Halt; known++ {
-		words = append(words, known.String())
-	}
-	return words
-}
-func (a *groupAction) form() (string, string) { return formOf(a.words()) }
-func (a *groupAction) text() string           { return policy.GroupAction(*a).String() }
-func (a *groupAction) parse(s string) (f fault) {
-	*a, f = choose[groupAction]("action", s, a.words())
-	return f
-}
-
-func (r *unitReason) words() []string {
-	words := []string{""}
-	for known := policy.PodFailurePolicy; known <= policy.MemberCancelled; known++ {
-		words = append(words, known.String())
-	}
-	return words
-}
-func (r *unitReason) form() (string, string) { return formOf(r.words()) }
-func (r *unitReason) text() string           { return policy.UnitReason(*r).String() }
-func (r *unitReason) parse(s string) (f fault) {
-	*r, f = choose[unitReason]("reason", s, r.words())
-	return f
-}
-
-func (o *restartOn) words() []string        { return []string{"", "OnFailure", "Always", "Never"} }
-func (o *restartOn) form() (string, string) { return formOf(o.words()) }
-func (o *restartOn) text() string           { return o.words()[*o] }
-func (o *restartOn) parse(s string) (f fault) {
-	*o, f = choose[restartOn]("value", s, o.words())
-	return f
-}
-
-func (m *memberFailure) words() []string        { return []string{"", "FailUnit", "Continue"} }
-func (m *memberFailure) form() (string, string) { return formOf(m.words()) }
-func (m *memberFailure) text() string           { return m.words()[*m] }
-func (m *memberFailure) parse(s string) (f fault) {
-	*m, f = choose[memberFailure]("value", s, m.words())
-	return f
-}
-
 const (
 	noSuccessOperator successOperator = iota
 	allOf
 	anyOf
 )
-
-func (o *successOperator) words() []string        { return []string{"", "All", "Any"} }
-func (o *successOperator) form() (string, string) { return formOf(o.words()) }
-func (o *successOperator) text() string           { return o.words()[*o] }
-func (o *successOperator) parse(s string) (f fault) {
-	*o, f = choose[successOperator]("operator", s, o.words())
-	return f
-}
-
-// choose returns the index of s in words; the word "" cannot be chosen.
-func choose[T ~uint8](what, s string, words []string) (T, fault) {
-	for i, word := range words {
-		if word == s && s != "" {
-			return T(i), fault{}
-		}
-	}
-	return 0, unknownValue(what, s, words)
-}
-
-func formOf(words []string) (what, tags string) { return oneOf(words), "!!str" }
 
 func unknownValue(what, s string, words []string) fault {
 	return fault{codeUnknownValue, "unknown " + what + " " + shown(s), suggest.Fix(s, words, "use "+oneOf(words))}
@@ -244,12 +201,4 @@ func oneOf(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-func (w *whenExhausted) words() []string        { return []string{"", "Delay", "Refuse"} }
-func (w *whenExhausted) form() (string, string) { return formOf(w.words()) }
-func (w *whenExhausted) text() string           { return w.words()[*w] }
-func (w *whenExhausted) parse(s string) (f fault) {
-	*w, f = choose[whenExhausted]("whenExhausted", s, w.words())
-	return f
 }
