@@ -105,7 +105,7 @@ func (c *client) changed(cmd *cobra.Command, form string, asked []policyfile.ID,
 // unchanged.
 func showChange(w io.Writer, output string, c *pb.Change, asked []policyfile.ID, dry bool) error {
 	if output == show.FormJSON {
-		return show.JSONLines(w).Encode(changedJSON(c, dry))
+		return show.JSONLines(w).Encode(changeOut{Generation: c.Generation, Changes: resourcesJSON(c.Changes), Notes: c.Notes, DryRun: dry})
 	}
 	changed := map[policyfile.ID]bool{}
 	for _, r := range c.Changes {
@@ -147,10 +147,6 @@ type resourceOut struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	Op   string `json:"op"`
-}
-
-func changedJSON(c *pb.Change, dry bool) changeOut {
-	return changeOut{Generation: c.Generation, Changes: resourcesJSON(c.Changes), Notes: c.Notes, DryRun: dry}
 }
 
 func resourcesJSON(changes []*pb.ResourceChange) []resourceOut {

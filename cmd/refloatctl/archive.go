@@ -293,15 +293,8 @@ type (
 		archive.Problem
 	}
 	archivedChain struct {
-		Record    string           `json:"record"` // ArchivedChain
-		Partition int              `json:"partition"`
-		Ranges    int              `json:"ranges"`
-		Envelopes uint64           `json:"envelopes"`
-		Events    uint64           `json:"events"`
-		Decisions uint64           `json:"decisions"`
-		Derived   uint64           `json:"eventsDecidedAgain"`
-		Why       string           `json:"whyNotAll,omitempty"`
-		End       archive.Boundary `json:"end"`
+		Record string `json:"record"` // ArchivedChain
+		archive.Chain
 	}
 	archiveVerified struct {
 		Record     string   `json:"record"` // ArchiveVerified
@@ -323,7 +316,7 @@ func reportArchiveJSON(w io.Writer, r *archive.Report) error {
 		}
 	}
 	for _, c := range r.Chains {
-		if err := enc.Encode(archivedChain{"ArchivedChain", c.Partition, c.Ranges, c.Envelopes, c.Events, c.Decisions, c.Derived, c.NotDerived, c.End}); err != nil {
+		if err := enc.Encode(archivedChain{"ArchivedChain", c}); err != nil {
 			return err
 		}
 	}

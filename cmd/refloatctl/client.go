@@ -179,8 +179,8 @@ func (c *client) first(ctx context.Context, call func(context.Context, *grpc.Cli
 // status asks all named servers what is in force, and returns the servers that do not respond.
 func (c *client) status(ctx context.Context) (all []*pb.StatusResponse, away []string, err error) {
 	for _, server := range c.servers() {
-		err := c.at(ctx, server, func(ctx context.Context, p pb.PoliciesClient) error {
-			s, err := p.Status(ctx, &pb.StatusRequest{})
+		err := c.connected(ctx, server, func(ctx context.Context, conn *grpc.ClientConn) error {
+			s, err := pb.NewPoliciesClient(conn).Status(ctx, &pb.StatusRequest{})
 			if err == nil {
 				all = append(all, s)
 			}
@@ -208,11 +208,7 @@ func (c *client) servers() []string {
 	return all
 }
 
-// at calls one server, and closes the connection afterwards.
-func (c *client) at(ctx context.Context, server string, call func(context.Context, pb.PoliciesClient) error) error {
-	return c.connected(ctx, server, func(ctx context.Context, conn *grpc.ClientConn) error { return call(ctx, pb.NewPoliciesClient(conn)) })
-}
-
+// connected calls one server, and closes the connection afterwards.
 func (c *client) connected(ctx context.Context, server string, call func(context.Context, *grpc.ClientConn) error) error {
 	if _, _, err := net.SplitHostPort(server); err != nil {
 		return usageError{fmt.Errorf("--server %s: want HOST:PORT, such as evaluator-0:8090", server)}

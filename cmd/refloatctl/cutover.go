@@ -241,11 +241,8 @@ type cutoverPartitionJSON struct {
 }
 
 type cutoverFindingJSON struct {
-	Record  string `json:"record"` // Finding
-	Refuses bool   `json:"refuses"`
-	About   string `json:"about"`
-	What    string `json:"what"`
-	Fix     string `json:"fix,omitempty"`
+	Record string `json:"record"` // Finding
+	cutover.Finding
 }
 
 type cutoverStepJSON struct {
@@ -279,7 +276,7 @@ func printCutoverJSON(w io.Writer, r *cutover.Report, verb string, commands []st
 		errs = append(errs, enc.Encode(line))
 	}
 	for _, f := range r.Findings {
-		errs = append(errs, enc.Encode(cutoverFindingJSON{"Finding", f.Refuses, f.About, f.What, f.Fix}))
+		errs = append(errs, enc.Encode(cutoverFindingJSON{"Finding", f}))
 	}
 	for _, s := range r.Steps {
 		state := verb

@@ -115,6 +115,13 @@ func hidePulsar(cmd *cobra.Command) {
 	})
 }
 
+// bindJobs adds the flags of a command that asks a server or the job database.
+func (d *deployment) bindJobs(cmd *cobra.Command) {
+	d.bind(cmd)
+	hidePulsar(cmd)
+	d.bindServer(cmd)
+}
+
 // named reports whether the command line has one of the flags: what else names a deployment may be of other commands.
 func (d *deployment) named(flags ...string) bool {
 	return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(d.line, flag) })

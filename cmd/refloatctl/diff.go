@@ -95,20 +95,11 @@ Exit code 1 if there is any difference, like diff.`,
 
 // difference is one line of `diff -o json`: exactly one field is set.
 type difference struct {
-	Change     *changeJSON        `json:"change,omitempty"`
+	Change     *diff.Change       `json:"change,omitempty"`
 	Effect     *whatif.Change     `json:"effect,omitempty"`
 	Generation *generationOut     `json:"generation,omitempty"`
 	Decisions  *query.DecisionsOf `json:"decisions,omitempty"`
 	Summary    *summaryJSON       `json:"summary,omitempty"`
-}
-
-type changeJSON struct {
-	What  string `json:"what"`
-	Kind  string `json:"kind"`
-	Name  string `json:"name"`
-	Field string `json:"field,omitempty"`
-	Old   string `json:"old,omitempty"`
-	New   string `json:"new,omitempty"`
 }
 
 type summaryJSON struct {
@@ -166,8 +157,7 @@ func showChanges(w io.Writer, output string, changes []diff.Change) (err error) 
 	enc := show.JSONLines(w)
 	for _, c := range changes {
 		if output == show.FormJSON {
-			line := changeJSON(c)
-			err = errors.Join(err, enc.Encode(difference{Change: &line}))
+			err = errors.Join(err, enc.Encode(difference{Change: &c}))
 		} else {
 			fmt.Fprintln(w, query.OneLine(c.String()))
 		}

@@ -226,41 +226,17 @@ func party(p doctor.Party) string {
 	return strings.TrimSpace(p.Name + " " + host)
 }
 
-// findingJSON is the JSON form of a finding.
-type findingJSON struct {
-	Record   string `json:"record"` // Finding
-	Severity string `json:"severity"`
-	Code     string `json:"code"`
-	About    string `json:"about"`
-	What     string `json:"what"`
-	Why      string `json:"why,omitempty"`
-	Fix      string `json:"fix,omitempty"`
-}
-
-// clientsJSON is the JSON form of the holders of a partition, omitting those that do not exist.
-type clientsJSON struct {
-	Record          string     `json:"record"` // Holder
-	Partition       int        `json:"partition"`
-	Evaluator       *partyJSON `json:"evaluator,omitempty"`
-	EventsBehind    int64      `json:"eventsBehind"`
-	Owner           *partyJSON `json:"owner,omitempty"`
-	Ingester        *partyJSON `json:"ingester,omitempty"`
-	DecisionsBehind int64      `json:"decisionsBehind"`
-	Refused         string     `json:"refused,omitempty"`
-}
-
-type partyJSON struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-	Since   string `json:"since"`
-}
-
-func newPartyJSON(p doctor.Party) *partyJSON {
-	if p == (doctor.Party{}) {
-		return nil
+// The JSON lines of a report.
+type (
+	findingJSON struct {
+		Record string `json:"record"` // Finding
+		doctor.Finding
 	}
-	return &partyJSON{p.Name, p.Address, p.Since}
-}
+	clientsJSON struct {
+		Record string `json:"record"` // Holder
+		doctor.Clients
+	}
+)
 
 func reportJSON(w io.Writer, findings []doctor.Finding, clients []doctor.Clients, quiet bool) error {
 	enc := show.JSONLines(w)
@@ -268,7 +244,7 @@ func reportJSON(w io.Writer, findings []doctor.Finding, clients []doctor.Clients
 		if quiet && f.Severity == doctor.OK {
 			continue
 		}
-		if err := enc.Encode(findingJSON{"Finding", f.Severity.String(), f.Code, f.About, f.What, f.Why, f.Fix}); err != nil {
+		if err := enc.Encode(findingJSON{"Finding", f}); err != nil {
 			return err
 		}
 	}
@@ -276,10 +252,7 @@ func reportJSON(w io.Writer, findings []doctor.Finding, clients []doctor.Clients
 		return nil
 	}
 	for _, h := range clients {
-		if err := enc.Encode(clientsJSON{
-			"Holder", h.Partition, newPartyJSON(h.Evaluator), h.Events,
-			newPartyJSON(h.Owner), newPartyJSON(h.Ingester), h.Decisions, h.Refused,
-		}); err != nil {
+		if err := enc.Encode(clientsJSON{"Holder", h}); err != nil {
 			return err
 		}
 	}

@@ -129,10 +129,7 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 		out.Conditions = append(out.Conditions, c)
 	}
 	if cmd.Flags().Changed("exit-code") || f.container != "" || f.reason != "" || f.message != "" {
-		c := policy.Container{Name: f.container, ExitCode: f.exitCode, Reason: f.reason, Message: f.message}
-		if c.Name == "" {
-			c.Name = suite.MainContainer
-		}
+		c := policy.Container{Name: cmp.Or(f.container, suite.MainContainer), ExitCode: f.exitCode, Reason: f.reason, Message: f.message}
 		if !cmd.Flags().Changed("exit-code") {
 			c.ExitCode = 1
 		}
@@ -243,10 +240,7 @@ func (f *evalFlags) set(cmd *cobra.Command) (*policyfile.Set, string, error) {
 func parsePolicies(cmd *cobra.Command, files []policyfile.File) (*policyfile.Set, error) {
 	set, err := policyfile.Parse(files)
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
-		for _, p := range problems {
-			fmt.Fprintln(cmd.ErrOrStderr(), p)
-		}
-		return nil, errFinding
+		return nil, printedProblems(cmd, problems)
 	}
 	return set, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,15 +39,10 @@ func (u *unitFlags) bind(cmd *cobra.Command) {
 	flags.BoolVar(&u.succeeded, "unit-succeeded", false, "the unit succeeded, for restarts that are Always")
 }
 
-// names are the flags that mean something only with --group-policy.
-func (*unitFlags) names() []string {
-	return []string{"part", "unit-reason", "restarts", "rule-restarts", "unit-restarts", "unit-succeeded"}
-}
-
 func (u *unitFlags) check(cmd *cobra.Command, verify string) error {
 	changed := cmd.Flags().Changed
 	if u.policy == "" {
-		for _, name := range u.names() {
+		for _, name := range []string{"part", "unit-reason", "restarts", "rule-restarts", "unit-restarts", "unit-succeeded"} {
 			if changed(name) {
 				return usageError{fmt.Errorf("--%s needs --group-policy NAME", name)}
 			}
@@ -176,8 +172,8 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, traces
 			fmt.Fprintln(w)
 		}
 	}
-	verdict := groupVerdict(u, v)
-	fmt.Fprintf(w, "\n%s %s\n  %s\n", show.Bold(w, "Verdict"), orNothing(v.Action.String()), query.OneLine(audit.GroupSentence(&verdict, why)))
+	verdict := chain.GroupVerdict{Reason: u.Reason, Action: v.Action, Rule: v.Rule, RestartsUsed: v.Used, MaxRestarts: v.Max, Keep: v.Keep, Refused: v.Refused}
+	fmt.Fprintf(w, "\n%s %s\n  %s\n", show.Bold(w, "Verdict"), cmp.Or(v.Action.String(), "nothing is done"), query.OneLine(audit.GroupSentence(&verdict, why)))
 	if v.Action.Restarts() {
 		fmt.Fprintf(w, "  not before %s after the failure, nor before the old pods are gone\n", policyfile.Short(v.Delay))
 	}
@@ -185,17 +181,6 @@ func printUnit(w io.Writer, u *policy.UnitFailure, v *policy.UnitVerdict, traces
 	for _, r := range traces {
 		fmt.Fprintf(w, "  %s\n", suite.GroupRuleTraceText(u.Policy, r))
 	}
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing is done"
-	}
-	return s
-}
-
-func groupVerdict(u *policy.UnitFailure, v *policy.UnitVerdict) chain.GroupVerdict {
-	return chain.GroupVerdict{Reason: u.Reason, Action: v.Action, Rule: v.Rule, RestartsUsed: v.Used, MaxRestarts: v.Max, Keep: v.Keep, Refused: v.Refused}
 }
 
 // groupRuleTraceJSON is the JSON form of one rule of a group policy as it was tried.

@@ -144,7 +144,6 @@ type wholeReader struct {
 	ended   <-chan struct{}
 }
 
-// Read implements eventlog.Reader.
 func (r *wholeReader) Read(dst []eventlog.Message) (int, error) {
 	for {
 		n, err := r.Reader.Read(dst)

@@ -211,6 +211,6 @@ func allRecords(cmd *cobra.Command, f *listFlags, last int) error {
 	if err != nil {
 		return err
 	}
-	err = f.source(nil).AllRecords(cmd.Context(), f.ask.JobID, last, func(r *query.Record) error { return p.printKept(r.Where.Partition, r.Record, true, r.Where.Superseded) })
+	err = f.source(nil).AllRecords(cmd.Context(), f.ask.JobID, last, func(r *query.Record) error { return p.print(r.Where.Partition, r.Record, true, r.Where.Superseded) })
 	return errors.Join(err, p.end(), out.Flush())
 }

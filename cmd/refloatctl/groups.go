@@ -69,20 +69,18 @@ func newGetGroup() *cobra.Command {
 			return getGroup(cmd, &f)
 		},
 	}
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindGroup(cmd)
 	addForms(cmd, &f.output, "table (for people), yaml or json (one object a line, stable)", show.FormTable, show.FormYAML, show.FormJSON)
-	f.bindSet(cmd)
-	completeArg(cmd, &f.deployment, named("group"))
-	completeValues(cmd, &f.deployment)
 	return cmd
 }
 
-// bindSet adds the flags that say of which queue and job set a group is.
-func (f *getFlags) bindSet(cmd *cobra.Command) {
+// bindGroup adds the flags of a command about a group: where it is, and of which queue and job set.
+func (f *getFlags) bindGroup(cmd *cobra.Command) {
+	f.bindJobs(cmd)
 	cmd.Flags().StringVar(&f.queue, "queue", "", "only groups of this queue")
 	cmd.Flags().StringVar(&f.set, "job-set", "", "only groups of this job set")
+	completeArg(cmd, &f.deployment, named("group"))
+	completeValues(cmd, &f.deployment)
 }
 
 func getGroup(cmd *cobra.Command, f *getGroupFlags) error {
@@ -120,13 +118,8 @@ about it, and how the group ended.`,
 			return explainGroup(cmd, &f)
 		},
 	}
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindGroup(cmd)
 	addOutput(cmd, &f.output)
-	f.bindSet(cmd)
-	completeArg(cmd, &f.deployment, named("group"))
-	completeValues(cmd, &f.deployment)
 	return cmd
 }
 

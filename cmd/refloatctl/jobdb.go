@@ -49,7 +49,9 @@ counted), 2 usage, 3 the logs or the database cannot be read.`,
 				return err
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			return errors.Join(verifyJobDB(cmd.Context(), from, archived, newVerdictPrinter(out, output)), out.Flush())
+			return errors.Join(from.readLogsWith(cmd.Context(), archived, func(logs audit.Logs) error {
+				return verifyJobDB(cmd.Context(), logs, from, newVerdictPrinter(out, output))
+			}), out.Flush())
 		},
 	}
 	from.bind(cmd)
@@ -83,11 +85,7 @@ type namedDifference struct {
 	text  string
 }
 
-func verifyJobDB(ctx context.Context, from deployment, archived string, report func(comparedRows) error) error {
-	return from.readLogsWith(ctx, archived, func(logs audit.Logs) error { return verifyAgainst(ctx, logs, from, report) })
-}
-
-func verifyAgainst(ctx context.Context, logs audit.Logs, from deployment, report func(comparedRows) error) error {
+func verifyJobDB(ctx context.Context, logs audit.Logs, from deployment, report func(comparedRows) error) error {
 	partitions := logs.Events.Partitions()
 	db, err := app.ReadJobDB(ctx, from.url())
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,8 +103,10 @@ func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error
 		}
 		fmt.Fprintf(w, "%s\n", b)
 	case show.FormJSON:
-		if err := problemsJSON(show.JSONLines(w), problems); err != nil {
-			return err
+		for _, p := range problems {
+			if err := show.JSONLines(w).Encode(p); err != nil {
+				return err
+			}
 		}
 	default:
 		for _, p := range problems {
@@ -115,28 +116,6 @@ func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error
 	for _, p := range problems {
 		if f.strict || p.Severity != policyfile.Note {
 			return errFinding
-		}
-	}
-	return nil
-}
-
-// problemsJSON prints problems as JSON lines. Fields keep their meaning.
-func problemsJSON(enc *json.Encoder, problems policyfile.Problems) error {
-	type line struct {
-		File     string `json:"file"`
-		Line     int    `json:"line"`
-		Column   int    `json:"column"`
-		Code     string `json:"code"`
-		Severity string `json:"severity"`
-		Path     string `json:"path"`
-		Value    string `json:"value,omitempty"`
-		Message  string `json:"message"`
-		Fix      string `json:"fix"`
-	}
-	for _, p := range problems {
-		err := enc.Encode(line{p.File, p.Line, p.Column, p.Code, p.Severity.String(), p.Path, p.Value, p.Message, p.Fix})
-		if err != nil {
-			return err
 		}
 	}
 	return nil

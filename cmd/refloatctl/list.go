@@ -32,9 +32,7 @@ type listFlags struct {
 func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	f.list = list
 	sorts, states := query.Sorts(list), query.States(list)
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindJobs(cmd)
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")

@@ -99,7 +99,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 	root.AddCommand(newUp(), newImport(), newReplay(), newVerify(), newWhatif(), newSimulate(), newExplain(), newGet(), newSearch(), newTop(), newExport(), newLint(),
 		newDoctor(), newTopics(), newCutover(), newRecord(), newFeed(), newArchive(),
 		newConvert(), newApply(), newDelete(), newHistory(), newRollback(), newKill(), newPause(), newResume(), newOpen(), newClose(), newAvoid(), newTrust(), newRetry(), newGiveUp(), newStart(), newLogin(), newLogout())
-	root.AddCommand(newPolicyTools()...)
+	root.AddCommand(newEval(), newTest(), newInit(), newFmt(), newDiff(), newShadow(), newSchema())
 	root.AddCommand(newConnectionTopic())
 	root.AddCommand(formerNames()...)
 	sortIntoGroups(root)
@@ -166,9 +166,4 @@ func subcommands(cmd *cobra.Command) []string {
 		}
 	}
 	return names
-}
-
-// newPolicyTools returns the commands for authors of policies.
-func newPolicyTools() []*cobra.Command {
-	return []*cobra.Command{newEval(), newTest(), newInit(), newFmt(), newDiff(), newShadow(), newSchema()}
 }

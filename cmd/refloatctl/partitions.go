@@ -90,9 +90,7 @@ database has: the owner's id in the decision log, and the last envelope.`,
 			return err
 		},
 	}
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindJobs(cmd)
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	return cmd
 }

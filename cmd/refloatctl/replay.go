@@ -113,7 +113,7 @@ func replay(cmd *cobra.Command, f replayFlags) error {
 				bar.UpdateShared("replaying: %s", plural.Of(n, "message"))
 			}
 			for _, r := range o.Records {
-				if err := p.print(partition, r, f.all); err != nil {
+				if err := p.print(partition, r, f.all, false); err != nil {
 					return err
 				}
 			}
@@ -186,13 +186,8 @@ func (p *recordPrinter) into(w io.Writer) *recordPrinter {
 	return &recordPrinter{table: p.table.Into(w)}
 }
 
-// print prints a decision, and with all also other records.
-func (p *recordPrinter) print(partition int, r chain.Record, all bool) error {
-	return p.printKept(partition, r, all, false)
-}
-
-// printKept does the same for a record in a job database, which may be superseded.
-func (p *recordPrinter) printKept(partition int, r chain.Record, all, superseded bool) error {
+// print prints a decision, and with all also other records. One in a job database may be superseded.
+func (p *recordPrinter) print(partition int, r chain.Record, all, superseded bool) error {
 	d, ok := r.(*chain.Decision)
 	if !ok {
 		other, ok := audit.OtherOf(partition, r)

@@ -43,9 +43,7 @@ first. A number finds the rules in force that list it as an exit code, too.`,
 			return search(cmd, &f)
 		},
 	}
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindJobs(cmd)
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	cmd.Flags().StringSliceVar(&f.asked.Kinds, "kind", nil, "only these kinds: "+strings.Join(query.Kinds(), ", "))
 	cmd.Flags().IntVar(&f.asked.Limit, "limit", 10, "maximum number of each kind; 0: 1000")

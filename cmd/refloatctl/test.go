@@ -147,10 +147,7 @@ func openBench(cmd *cobra.Command, paths []string) (*bench, error) {
 	}
 	if len(problems) > 0 {
 		problems.Sort()
-		for _, p := range slices.Compact(problems) {
-			fmt.Fprintln(cmd.ErrOrStderr(), p)
-		}
-		return nil, errFinding
+		return nil, printedProblems(cmd, slices.Compact(problems))
 	}
 	return b, nil
 }

@@ -79,18 +79,13 @@ func (b *bench) text(w io.Writer, verbose bool, red int) {
 }
 
 func (b *bench) json(w io.Writer) error {
-	type diff struct {
-		Field string `json:"field"`
-		Want  string `json:"want"`
-		Got   string `json:"got"`
-	}
 	type step struct {
-		Line    int        `json:"line"`
-		At      string     `json:"at"`
-		Failure string     `json:"failure,omitempty"` // of a test of one job
-		Event   string     `json:"event,omitempty"`   // of a test of a group
-		Outcome outcomeOut `json:"outcome"`
-		Diffs   []diff     `json:"diffs"`
+		Line    int          `json:"line"`
+		At      string       `json:"at"`
+		Failure string       `json:"failure,omitempty"` // of a test of one job
+		Event   string       `json:"event,omitempty"`   // of a test of a group
+		Outcome outcomeOut   `json:"outcome"`
+		Diffs   []suite.Diff `json:"diffs"`
 	}
 	type line struct {
 		File   string `json:"file"`
@@ -110,14 +105,11 @@ func (b *bench) json(w io.Writer) error {
 			}
 			for n := range r.Steps {
 				from := &r.Steps[n]
-				to := step{Line: from.Event.Line, At: from.At.String(), Outcome: outcomeJSON(&from.Outcome), Diffs: []diff{}}
+				to := step{Line: from.Event.Line, At: from.At.String(), Outcome: outcomeJSON(&from.Outcome), Diffs: append([]suite.Diff{}, from.Diffs...)}
 				if r.Test.Group != nil {
 					to.Event = from.Event.String()
 				} else {
 					to.Failure = from.Event.String()
-				}
-				for _, d := range from.Diffs {
-					to.Diffs = append(to.Diffs, diff(d))
 				}
 				l.Steps = append(l.Steps, to)
 			}

@@ -49,9 +49,7 @@ effect and are not counted.`,
 		},
 	}
 	f.list, f.every = query.Decisions, 1
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindJobs(cmd)
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&by, "by", by, "what to count by: queue, set (job set), policy, rule, node or category")

@@ -43,9 +43,7 @@ cancelled, both by the failure that they were granted for. Days, in UTC, count a
 		},
 	}
 	f.list, f.every = query.Decisions, 1
-	f.bind(cmd)
-	hidePulsar(cmd)
-	f.bindServer(cmd)
+	f.bindJobs(cmd)
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&asked.By, "by", asked.By, "what to sum up by: queue, policy, rule, node or category")

@@ -29,17 +29,17 @@ type Report struct {
 
 // Chain is what Verify found out about the archive of a partition.
 type Chain struct {
-	Partition int
-	Ranges    int
-	End       Boundary // the whole archive, from the first envelope, ends here
-	Envelopes uint64
-	Events    uint64
-	Decisions uint64
+	Partition int    `json:"partition"`
+	Ranges    int    `json:"ranges"`
+	Envelopes uint64 `json:"envelopes"`
+	Events    uint64 `json:"events"`
+	Decisions uint64 `json:"decisions"`
 	// Derived is the number of covered messages whose records were derived again and
 	// equal the archived ones in every byte.
-	Derived uint64
+	Derived uint64 `json:"eventsDecidedAgain"`
 	// NotDerived says why the records of the other messages could not be derived.
-	NotDerived string
+	NotDerived string   `json:"whyNotAll,omitempty"`
+	End        Boundary `json:"end"` // the whole archive, from the first envelope, ends here
 }
 
 // Whole reports whether everything was verified.

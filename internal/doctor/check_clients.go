@@ -11,19 +11,23 @@ import (
 )
 
 // Party is a process as the broker sees it.
-type Party struct{ Name, Address, Since string }
+type Party struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Since   string `json:"since"`
+}
 
 // Clients lists the processes that work on a partition.
 type Clients struct {
-	Partition int
-	Evaluator Party // the active consumer of events; empty: none
-	Events    int64 // undecided entries
-	Owner     Party // the process that may publish decisions
-	Ingester  Party
-	Decisions int64 // entries not ingested yet
+	Partition int   `json:"partition"`
+	Evaluator Party `json:"evaluator,omitzero"` // the active consumer of events; empty: none
+	Events    int64 `json:"eventsBehind"`       // undecided entries
+	Owner     Party `json:"owner,omitzero"`     // the process that may publish decisions
+	Ingester  Party `json:"ingester,omitzero"`
+	Decisions int64 `json:"decisionsBehind"` // entries not ingested yet
 	// Refused is why evaluators refuse the partition, as the label of refloat_refused: history or partitions; empty:
 	// nothing that shows in the topics. Owner is empty then: a producer belongs to a process that tries again.
-	Refused string
+	Refused string `json:"refused,omitempty"`
 }
 
 // ClientsOf lists the processes that work on each partition, as far as known.

@@ -28,14 +28,17 @@ func (s Severity) String() string {
 	return fmt.Sprintf("Severity(%d)", int(s))
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Finding is the outcome of one check of one subject.
 type Finding struct {
-	Severity Severity
-	Code     string // RD0xx, in the package comment
-	About    string // topic or setting
-	What     string // what was found
-	Why      string // why it matters; empty if all is well
-	Fix      string // a command, or what to set; empty if there is nothing to do
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"`          // RD0xx, in the package comment
+	About    string   `json:"about"`         // topic or setting
+	What     string   `json:"what"`          // what was found
+	Why      string   `json:"why,omitempty"` // why it matters; empty if all is well
+	Fix      string   `json:"fix,omitempty"` // a command, or what to set; empty if there is nothing to do
 }
 
 // Worst returns the worst severity among findings.

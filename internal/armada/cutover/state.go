@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/chain/follow"
@@ -103,10 +104,10 @@ type Database struct {
 
 // Finding is a problem or a note for the operator.
 type Finding struct {
-	Refuses bool   // the command refuses while this is so
-	About   string // a partition or another subject
-	What    string // what was found
-	Fix     string // what to do about it; empty: nothing
+	Refuses bool   `json:"refuses"`       // the command refuses while this is so
+	About   string `json:"about"`         // a partition or another subject
+	What    string `json:"what"`          // what was found
+	Fix     string `json:"fix,omitempty"` // what to do about it; empty: nothing
 }
 
 // Step is one step of the procedure.
@@ -125,10 +126,5 @@ type Report struct {
 
 // Refused reports whether a finding refuses.
 func (r *Report) Refused() bool {
-	for _, f := range r.Findings {
-		if f.Refuses {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Refuses })
 }

@@ -16,12 +16,12 @@ import (
 
 // Change is one difference between two policy sets.
 type Change struct {
-	What  string // added, removed, changed or moved
-	Kind  string // Policy, Rule, Queue, Budget, group policy, group rule, part or settings
-	Name  string // POLICY, POLICY/RULE, POLICY/PART or QUEUE; "" for the settings
-	Field string // the changed field, such as backoff.maxDelay
-	Old   string // as JSON; "" if unset
-	New   string
+	What  string `json:"what"`            // added, removed, changed or moved
+	Kind  string `json:"kind"`            // Policy, Rule, Queue, Budget, group policy, group rule, part or settings
+	Name  string `json:"name"`            // POLICY, POLICY/RULE, POLICY/PART or QUEUE; "" for the settings
+	Field string `json:"field,omitempty"` // the changed field, such as backoff.maxDelay
+	Old   string `json:"old,omitempty"`   // as JSON; "" if unset
+	New   string `json:"new,omitempty"`
 }
 
 // Kinds of what changes.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -193,10 +194,7 @@ func (r *reader) containers(o object) []policy.Container {
 		r.report(o.fields["containers"], o.at("containers"), codeConflict, "both containers and exitCode, container, reason or message", "put everything into containers")
 	}
 	if short {
-		c := policy.Container{Name: o.text("container"), Reason: o.text("reason"), Message: o.text("message")}
-		if c.Name == "" {
-			c.Name = MainContainer
-		}
+		c := policy.Container{Name: cmp.Or(o.text("container"), MainContainer), Reason: o.text("reason"), Message: o.text("message")}
 		code, ok := o.int("exitCode", -1<<31, 1<<31-1)
 		if !ok {
 			code = 1

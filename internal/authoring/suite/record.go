@@ -113,9 +113,7 @@ func failFields(run *jobdb.Run, at int64) ([]string, error) {
 		return nil, fmt.Errorf("error of run %s: %w", run.RunID, err)
 	}
 	f := failureOf(&e, run.Flags.Preempted)
-	if f.Node == "" {
-		f.Node = run.Node
-	}
+	f.Node = cmp.Or(f.Node, run.Node)
 	fields := []string{"run: " + quoted(run.RunID)}
 	var conditions []string
 	for _, c := range f.Conditions {

@@ -27,7 +27,11 @@ type Step struct {
 }
 
 // Diff is one field that differs from the expectation.
-type Diff struct{ Field, Want, Got string }
+type Diff struct {
+	Field string `json:"field"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+}
 
 // Failed reports whether the test failed.
 func (r *Result) Failed() bool {

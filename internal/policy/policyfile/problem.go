@@ -29,6 +29,9 @@ func (s Severity) String() string {
 	return "error"
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // The codes of problems. Users have them in ignore lists: never reuse one.
 const (
 	codeSyntax       = "RP001" // not YAML
@@ -77,14 +80,15 @@ const (
 
 // Problem is one problem of the files, and its position.
 type Problem struct {
-	File         string
-	Line, Column int    // from 1; 0: no position
-	Path         string // of the field in its document, such as spec.rules[2].action
-	Value        string // as written, if a scalar is wrong
-	Code         string // RP and three digits
-	Message      string
-	Fix          string // how to fix it
-	Severity     Severity
+	File     string   `json:"file"`
+	Line     int      `json:"line"` // from 1; 0: no position
+	Column   int      `json:"column"`
+	Code     string   `json:"code"` // RP and three digits
+	Severity Severity `json:"severity"`
+	Path     string   `json:"path"`            // of the field in its document, such as spec.rules[2].action
+	Value    string   `json:"value,omitempty"` // as written, if a scalar is wrong
+	Message  string   `json:"message"`
+	Fix      string   `json:"fix"` // how to fix it
 }
 
 // String formats p in one line, in the form that editors recognise.
