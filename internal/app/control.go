@@ -107,13 +107,14 @@ func (n *node) startControl(p *parts, db controlplane.DB, topic ControlTopic) er
 		}
 		f := controlplane.New(controlplane.Config{Topic: topic, Partition: partition, DB: db, Hooks: n.controlHooks(lease)})
 		p.run(fmt.Sprintf("follower of partition %d of the control plane", partition), func(ctx context.Context) error {
-			return errors.Join(n.followWhilePlaced(ctx, f, partition, lease), lease.Close())
+			n.followWhilePlaced(ctx, f, partition, lease)
+			return lease.Close()
 		})
 	}
 	return nil
 }
 
-func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, lease Lease) error {
+func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, partition int, lease Lease) {
 	for ctx.Err() == nil {
 		refuse(n.metrics.notFollowed, partition, nil)
 		if !lease.Active() {
@@ -123,10 +124,7 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 			}
 			continue
 		}
-		turn, over := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- f.Run(turn) }()
-		err := awaitTurnEnd(turn, lease, done, over)
+		err := runWhileActive(ctx, lease, f.Run)
 		if err == nil {
 			continue
 		}
@@ -135,7 +133,6 @@ func (n *node) followWhilePlaced(ctx context.Context, f *controlplane.Follower, 
 		n.Log.Error("control-plane topic is not followed", slog.Int("partition", partition), slog.Any("error", err))
 		_ = eventlog.Sleep(ctx, controlWait)
 	}
-	return nil
 }
 
 func (n *node) controlHooks(lease Lease) controlplane.Hooks {

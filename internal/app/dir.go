@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -148,9 +149,7 @@ type LogDirs struct{ Events, Decisions, Policies string }
 
 // Open opens the logs as audits read them.
 func (d LogDirs) Open() (logs audit.Logs, closeLogs func() error, err error) {
-	if d.Policies == "" {
-		d.Policies = filepath.Join(filepath.Dir(filepath.Clean(d.Decisions)), "policies")
-	}
+	d.Policies = cmp.Or(d.Policies, filepath.Join(filepath.Dir(filepath.Clean(d.Decisions)), "policies"))
 	var closers []func() error
 	closeLogs = func() error {
 		var errs []error

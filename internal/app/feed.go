@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,9 +162,7 @@ func Import(ctx context.Context, file, dir string, partitions int, progress func
 	if err != nil {
 		return 0, 0, err
 	}
-	if partitions == 0 {
-		partitions = needed
-	}
+	partitions = cmp.Or(partitions, needed)
 	if events := Dir(dir).Events(); filelog.Exists(vfs.Default, events) {
 		return 0, total, fmt.Errorf("%s is a data directory, whose events log is %s: use `refloatctl feed %s --data %s`, or import into a directory of its own", dir, events, file, dir)
 	}

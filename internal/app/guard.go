@@ -48,10 +48,8 @@ const (
 
 // run looks at run ends until ctx ends. An error is counted, and the next look tries again.
 func (g *guard) run(ctx context.Context) error {
-	ticker := time.NewTicker(protection.Every)
-	defer ticker.Stop()
 	failing := false
-	for {
+	for range every(ctx, protection.Every) {
 		err := g.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			g.metrics.failures.Inc()
@@ -60,12 +58,8 @@ func (g *guard) run(ctx context.Context) error {
 			}
 		}
 		failing = err != nil
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
 	}
+	return nil
 }
 
 // look judges nodes and causes once, by the settings of the newest generation.

@@ -119,7 +119,9 @@ func (g *guard) turn(ctx context.Context, v *protection.Verdict, now int64) erro
 		Make: func(s policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {
 			others := breakersOfOthers(&s, now)
 			on := slices.DeleteFunc(slices.Clone(s.ActiveOverrides()), func(o policylog.Override) bool {
-				return o.Author == policylog.Guard && (o.Over(now) || slices.ContainsFunc(v.Close, func(c protection.Opening) bool { return openingOf(&o) == keyOf(&c) }))
+				return o.Author == policylog.Guard && (o.Over(now) || slices.ContainsFunc(v.Close, func(c protection.Opening) bool {
+					return openingOf(&o) == protection.Opening{Cause: c.Cause, Since: c.Since}
+				}))
 			})
 			for _, o := range v.Open {
 				mine := slices.ContainsFunc(on, func(was policylog.Override) bool {
@@ -140,10 +142,6 @@ func (g *guard) turn(ctx context.Context, v *protection.Verdict, now int64) erro
 // openingOf returns the cause and the time of an override of the guard, which identify an opening.
 func openingOf(o *policylog.Override) protection.Opening {
 	return protection.Opening{Cause: protection.Cause{Category: o.Category, Queue: o.Queue}, Since: o.Time}
-}
-
-func keyOf(o *protection.Opening) protection.Opening {
-	return protection.Opening{Cause: o.Cause, Since: o.Since}
 }
 
 // start orders retries to start. The id of an order follows from the job's runs and from what it is for, so it is one, whoever repeats it.

@@ -132,20 +132,14 @@ const (
 // probe regularly checks what is otherwise used only on demand, so that failures show: the broker, and the
 // policies log.
 func (n *node) probe(ctx context.Context) error {
-	ticker := time.NewTicker(probeEvery)
-	defer ticker.Stop()
-	for {
+	for range every(ctx, probeEvery) {
 		_, err := n.backend.Events.End(0)
 		n.report("events", err)
 		if n.policies != nil {
 			n.report("policies", n.askPolicies(ctx))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
 	}
+	return nil
 }
 
 func (n *node) askPolicies(ctx context.Context) error {

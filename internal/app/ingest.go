@@ -151,13 +151,10 @@ func (n *node) ingestWhilePlaced(ctx context.Context, w *sink.Writer, partition 
 			}
 			continue
 		}
-		turn, over := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- w.RunPartition(turn, partition) }()
 		n.metrics.ingesting(partition, true)
 		// After a while without an error, the partition is reported as working again.
 		works := time.AfterFunc(failingFor/2, func() { n.metrics.health.report(ingesterOf(partition), nil) })
-		err := awaitTurnEnd(turn, lease, done, over)
+		err := runWhileActive(ctx, lease, func(ctx context.Context) error { return w.RunPartition(ctx, partition) })
 		works.Stop()
 		n.metrics.ingesting(partition, false)
 		away.handedBack(partition)
@@ -195,8 +192,12 @@ func (n *node) refuseToIngest(ctx context.Context, partition int, lease Lease, e
 	}
 }
 
-func awaitTurnEnd(ctx context.Context, lease Lease, done <-chan error, over context.CancelFunc) error {
+// runWhileActive runs something while a lease is active.
+func runWhileActive(ctx context.Context, lease Lease, run func(context.Context) error) error {
+	turn, over := context.WithCancel(ctx)
 	defer over()
+	done := make(chan error, 1)
+	go func() { done <- run(turn) }()
 	for {
 		select {
 		case err := <-done:

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,7 @@ type reached struct {
 func (m *Metrics) reach(where map[int]reached, partition int, to reached) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if to.published == 0 {
-		to.published = where[partition].published
-	}
+	to.published = cmp.Or(to.published, where[partition].published)
 	where[partition] = to
 }
 
@@ -103,9 +102,7 @@ const lagEvery = 5 * time.Second
 
 // measureLag updates the lag metrics of the partitions owned here.
 func (n *node) measureLag(ctx context.Context) error {
-	ticker := time.NewTicker(lagEvery)
-	defer ticker.Stop()
-	for {
+	for range every(ctx, lagEvery) {
 		for p := range n.backend.Events.Partitions() {
 			if r, ok := n.metrics.at(n.metrics.reached, p); ok {
 				n.measureEvents(p, r)
@@ -114,12 +111,8 @@ func (n *node) measureLag(ctx context.Context) error {
 				n.measureBehind(n.backend.Decisions, p, r, n.metrics.ingestLag.WithLabelValues(strconv.Itoa(p)).Set)
 			}
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
 	}
+	return nil
 }
 
 func (n *node) measureEvents(partition int, r reached) {
@@ -157,22 +150,16 @@ func (n *node) measureBehind(topic eventlog.Topic, partition int, r reached, set
 
 // measurePolicies updates the metrics of the policies in force, and of the retries that wait.
 func (n *node) measurePolicies(ctx context.Context) error {
-	ticker := time.NewTicker(lagEvery)
-	defer ticker.Stop()
 	var again time.Time
-	for {
+	for range every(ctx, lagEvery) {
 		n.showPolicies()
 		if began := n.Now(); n.Ingest && !began.Before(again) {
 			n.showRetries(ctx)
 			// A job database that is slow to answer is asked less often.
 			again = n.Now().Add(max(retriesEvery, retriesPart*n.Now().Sub(began)))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
 	}
+	return nil
 }
 
 // The retries that wait are counted this often, or, if that is less often, for one part of the time.

@@ -47,21 +47,15 @@ func (a *announcer) begin(ctx context.Context) error {
 
 // run looks at the history until ctx ends. After an error, the next look tries again.
 func (a *announcer) run(ctx context.Context) error {
-	ticker := time.NewTicker(announceEvery)
-	defer ticker.Stop()
 	failing := false
-	for {
+	for range every(ctx, announceEvery) {
 		err := a.look(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			a.log.Warn("the history of policies cannot be read to notify of it; this is tried again", slog.Any("error", err))
 		}
 		failing = err != nil
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
 	}
+	return nil
 }
 
 // look notifies of new generations, and of overrides whose time is over.

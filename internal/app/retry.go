@@ -38,3 +38,18 @@ func randomBackOff() func(losses int) time.Duration {
 		return b.NextBackOff()
 	}
 }
+
+// every yields at once, and then after each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for yield() {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
