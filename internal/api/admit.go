@@ -104,7 +104,6 @@ type heldReader struct {
 	held *held
 }
 
-// Read implements io.Reader.
 func (r *heldReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.held.bytes += int64(n)

@@ -16,10 +16,6 @@ import (
 // are rejected. Everything else uses protobuf's JSON mapping.
 type armadaJSON struct{ strictJSON }
 
-func newArmadaJSON() *armadaJSON {
-	return &armadaJSON{}
-}
-
 type policyJSON struct {
 	Name          string     `json:"name,omitempty"`
 	RetryLimit    uint32     `json:"retryLimit,omitempty"`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -114,10 +115,7 @@ func namedIn(m protoreflect.Message) string {
 	if !ok {
 		return ""
 	}
-	name := doc.GetFields()["name"].GetStringValue()
-	if name == "" {
-		name = doc.GetFields()["metadata"].GetStructValue().GetFields()["name"].GetStringValue()
-	}
+	name := cmp.Or(doc.GetFields()["name"].GetStringValue(), doc.GetFields()["metadata"].GetStructValue().GetFields()["name"].GetStringValue())
 	return nameFor(strings.TrimSpace(doc.GetFields()["kind"].GetStringValue() + " " + name))
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -207,11 +208,7 @@ func (a *Auth) Who(ctx context.Context) (Principal, error) {
 		return ""
 	}
 	if a == nil {
-		name := nameFor(header(userHeader))
-		if name == "" {
-			name = anonymous
-		}
-		return Principal{Name: name}, nil
+		return Principal{Name: cmp.Or(nameFor(header(userHeader)), anonymous)}, nil
 	}
 	scheme, secret, _ := strings.Cut(header("authorization"), " ")
 	switch {

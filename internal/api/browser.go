@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -49,12 +50,7 @@ func (s *Service) Admit(r *http.Request) (*http.Request, Principal, error) {
 
 // Allowed reports whether a caller has at least one of these permissions, on all queues or on one.
 func (s *Service) Allowed(who Principal, verbs ...Verb) bool {
-	for _, v := range verbs {
-		if s.Auth.mayAnywhere(who, v) == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(verbs, func(v Verb) bool { return s.Auth.mayAnywhere(who, v) == nil })
 }
 
 // Refusal returns the HTTP status and the message of an error of the service; false: it is none.

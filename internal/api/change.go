@@ -70,7 +70,7 @@ func (s *Service) change(ctx context.Context, a *asked) (*pb.Change, error) {
 	}
 	for _, id := range a.about { // before an error says whether it exists
 		if !s.Auth.knowsID(who, id) {
-			return nil, errHidden(who, id)
+			return nil, status.Errorf(codes.PermissionDenied, "%s has no permission on %s", who.Name, id)
 		}
 	}
 	edit.Make = func(now policylog.Snapshot) (*policyfile.Set, []policylog.Override, error) {

@@ -168,6 +168,3 @@ func nanos(t *timestamppb.Timestamp) int64 {
 	}
 	return t.AsTime().UnixNano()
 }
-
-// nameOf returns the path of a document in a request.
-func nameOf(i int) string { return fmt.Sprintf("documents[%d]", i) }

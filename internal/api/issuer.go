@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,11 +137,7 @@ func (o *OIDC) caller(id *oidc.IDToken) (Principal, error) {
 	if p.Name == "" {
 		return Principal{}, errNoEntry
 	}
-	claim := o.GroupsClaim
-	if claim == "" {
-		claim = "groups"
-	}
-	groups, _ := claims[claim].([]any)
+	groups, _ := claims[cmp.Or(o.GroupsClaim, "groups")].([]any)
 	for _, g := range groups {
 		if g, ok := g.(string); ok {
 			p.Groups = append(p.Groups, g)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -66,11 +67,7 @@ func (l *Login) check(o *OIDC) (err error) {
 		}
 		l.PageURL = strings.TrimSuffix(l.PageURL, "/")
 	}
-	for _, id := range []*string{&l.ClientID, &l.CLIClientID} {
-		if *id == "" {
-			*id = o.Audience
-		}
-	}
+	l.ClientID, l.CLIClientID = cmp.Or(l.ClientID, o.Audience), cmp.Or(l.CLIClientID, o.Audience)
 	if len(l.Scopes) == 0 {
 		l.Scopes = []string{"profile", "email"}
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -38,12 +39,8 @@ func (s *Service) order(ctx context.Context, r *pb.OrderRequest) (*pb.OrderRespo
 	if s.Orders == nil {
 		return nil, status.Error(codes.FailedPrecondition, "this process has no job database to find jobs in, or cannot write events: ask one that ingests, or has --api-job-db")
 	}
-	if r.Max == 0 {
-		r.Max = 1
-	}
-	if r.RequestId == "" {
-		r.RequestId = rand.Text()
-	}
+	r.Max = cmp.Or(r.Max, 1)
+	r.RequestId = cmp.Or(r.RequestId, rand.Text())
 	ordered, err := s.Orders(ctx, r, who.String())
 	if err != nil {
 		return nil, answer(err)

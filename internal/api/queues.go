@@ -7,9 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 )
@@ -154,9 +151,4 @@ func QueuesOf(ctx context.Context) (some []string, all bool) {
 // whom it shows only his own.
 func OfAllQueues(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seen{}, queueSet{all: true})
-}
-
-// errHidden answers a question about a queue of which the caller may not know whether it exists.
-func errHidden(who Principal, id policyfile.ID) error {
-	return status.Errorf(codes.PermissionDenied, "%s has no permission on %s", who.Name, id)
 }

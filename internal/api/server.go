@@ -63,7 +63,7 @@ func Handler(s *Service, asked *Questions, log *slog.Logger) (http.Handler, erro
 		runtime.WithDisablePathLengthFallback(), // a form POST is not a GET
 	}
 	ours := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newStrictJSON()))...)
-	armadas := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, newArmadaJSON()))...)
+	armadas := runtime.NewServeMux(append(slices.Clone(options), runtime.WithMarshalerOption(runtime.MIMEWildcard, &armadaJSON{}))...)
 	ctx := context.Background() // for registration only
 	if err := errors.Join(pb.RegisterPoliciesHandlerServer(ctx, ours, s), pb.RegisterRetryPolicyServiceHandlerServer(ctx, armadas, armada), serveOpenAPI(ours)); err != nil {
 		return nil, fmt.Errorf("serve the API: %w", err)
@@ -98,7 +98,6 @@ type front struct {
 	bodies  [groups]budget        // for what is read of requests
 }
 
-// ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, who, err := f.service.authenticated(r)
 	c := f.asked.callOf(r)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -250,7 +251,7 @@ func (s *Service) apply(ctx context.Context, r *pb.ApplyRequest) (*pb.Change, er
 	files := make([]policyfile.File, len(r.Documents))
 	for i, doc := range r.Documents {
 		var err error
-		if files[i], err = fileOf(nameOf(i), doc); err != nil {
+		if files[i], err = fileOf(fmt.Sprintf("documents[%d]", i), doc); err != nil {
 			return nil, err
 		}
 	}
@@ -328,10 +329,7 @@ func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.Histor
 	if err != nil {
 		return nil, err
 	}
-	limit := int(r.Limit)
-	if limit == 0 {
-		limit = 100
-	}
+	limit := cmp.Or(int(r.Limit), 100)
 	out := &pb.HistoryResponse{}
 	for i, v := range all {
 		if id != (policyfile.ID{}) && (!touches(id)(v) || !s.Auth.knowsID(who, id)) {

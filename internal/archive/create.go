@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/refloat/refloat/internal/chain"
 	"io"
 	"io/fs"
 	"os"
@@ -112,7 +113,7 @@ func (w *writer) plan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		end, _, err := follow.Seek(ctx, logs.Decisions, p, at, never)
+		end, _, err := follow.Seek(ctx, logs.Decisions, p, at, func(*chain.Accepted) bool { return false }) // to the end
 		if errors.Is(err, eventlog.ErrTrimmed) {
 			return fmt.Errorf("partition %d: decisions after envelope %d were deleted before they were archived; an archive has no gaps: %w", p, begin.Envelope, err)
 		}

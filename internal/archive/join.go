@@ -74,7 +74,6 @@ func (a *Archive) topic(name string, live eventlog.Topic) *joined {
 	return t
 }
 
-// Partitions implements eventlog.Topic.
 func (t *joined) Partitions() int { return t.partitions }
 
 // archived returns the position up to which a partition is archived.
@@ -85,7 +84,6 @@ func (t *joined) archived(p int) eventlog.Position {
 	return eventlog.Start
 }
 
-// End implements eventlog.Topic.
 func (t *joined) End(p int) (eventlog.Position, error) {
 	end := t.archived(p)
 	if t.live == nil {
@@ -98,7 +96,6 @@ func (t *joined) End(p int) (eventlog.Position, error) {
 	return at, nil
 }
 
-// Beginning implements eventlog.Topic.
 func (t *joined) Beginning(p int) (eventlog.Position, error) {
 	if len(t.pieces[p]) == 0 && t.live != nil {
 		return t.live.Beginning(p)
@@ -106,7 +103,6 @@ func (t *joined) Beginning(p int) (eventlog.Position, error) {
 	return eventlog.Start, nil
 }
 
-// Open implements eventlog.Topic.
 func (t *joined) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	r := &joinedReader{topic: t, partition: p, at: after, left: t.pieces[p]}
 	for len(r.left) > 0 && r.left[0].to.Compare(after) <= 0 {
@@ -158,7 +154,6 @@ type joinedReader struct {
 	live      bool
 }
 
-// Read implements eventlog.Reader.
 func (r *joinedReader) Read(dst []eventlog.Message) (int, error) {
 	for {
 		if r.live {
@@ -209,7 +204,7 @@ func (r *joinedReader) openPiece() error {
 	if r.inner != nil {
 		return nil
 	}
-	log, err := openCopy(r.left[0].dir)
+	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: r.left[0].dir, ReadOnly: true, Manual: true})
 	if err != nil {
 		return fmt.Errorf("open the archive: %w", err)
 	}
@@ -222,10 +217,6 @@ func (r *joinedReader) openPiece() error {
 	}
 	r.log = log
 	return nil
-}
-
-func openCopy(dir string) (*filelog.Log, error) {
-	return filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, ReadOnly: true, Manual: true})
 }
 
 func (r *joinedReader) openLive() (err error) {
@@ -243,7 +234,6 @@ func (r *joinedReader) openLive() (err error) {
 	return nil
 }
 
-// Changed implements eventlog.Reader.
 func (r *joinedReader) Changed() <-chan struct{} {
 	if r.live && r.inner != nil {
 		return r.inner.Changed()
@@ -263,5 +253,4 @@ func (r *joinedReader) closeInner() error {
 	return errors.Join(errs...)
 }
 
-// Close implements eventlog.Reader.
 func (r *joinedReader) Close() error { return r.closeInner() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -15,12 +16,7 @@ import (
 var missing = []error{chain.ErrMissing, eventlog.ErrTrimmed, follow.ErrInputGone}
 
 func isMissing(err error) bool {
-	for _, class := range missing {
-		if errors.Is(err, class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(missing, func(class error) bool { return errors.Is(err, class) })
 }
 
 // walk follows a partition's chain from a boundary up to an envelope, by the accept rule,
@@ -95,6 +91,3 @@ func (c *ChainRange) close(at follow.Positions, running chain.Hash) {
 	end.Decided, end.Semantics, end.Generation = c.End.Decided, c.End.Semantics, c.End.Generation
 	c.End = end
 }
-
-// never is for follow.Seek: it reads to the end.
-func never(*chain.Accepted) bool { return false }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -34,9 +35,7 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(c KeeperConfig) *Keeper {
-	if c.Interval == 0 {
-		c.Interval = time.Minute
-	}
+	c.Interval = cmp.Or(c.Interval, time.Minute)
 	return &Keeper{cfg: c, saved: c.Seq}
 }
 

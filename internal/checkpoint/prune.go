@@ -105,7 +105,7 @@ func (v *Vault) kept(entries []entry, intact func(*manifest) bool) (keep map[str
 	}
 	mark(all)
 	mark(readable)
-	sortByTime(all)
+	slices.SortStableFunc(all, func(a, b entry) int { return -cmp.Compare(a.taken(), b.taken()) }) // the newest first
 	mark(all)
 	return keep, len(readable) > 0
 }
@@ -115,9 +115,4 @@ func (v *Vault) kept(entries []entry, intact func(*manifest) bool) (keep map[str
 // only once.
 func (v *Vault) forgotten(e entry) bool {
 	return !errors.Is(e.bad, errNewer) && v.now().Sub(e.modified) > v.grace
-}
-
-// sortByTime sorts the newest checkpoint first.
-func sortByTime(entries []entry) {
-	slices.SortStableFunc(entries, func(a, b entry) int { return -cmp.Compare(a.taken(), b.taken()) })
 }

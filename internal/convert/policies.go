@@ -386,10 +386,7 @@ func validName(name string) string {
 		}
 		lower = false
 	}
-	out := strings.Trim(b.String(), "-")
-	if out == "" {
-		out = "unnamed"
-	}
+	out := cmp.Or(strings.Trim(b.String(), "-"), "unnamed")
 	if len(out) > maxName {
 		sum := sha256.Sum256([]byte(name))
 		out = fmt.Sprintf("%s-%x", strings.TrimRight(out[:maxName-9], "-"), sum[:4])

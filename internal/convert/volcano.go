@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,7 +152,7 @@ func newVolcano(d *document, job *volcanoJob, name string, step bool) *volcano {
 	names := map[string]bool{}
 	for i := range v.spec.Tasks {
 		t, at := &v.spec.Tasks[i], fmt.Sprintf("spec.tasks[%d]", i)
-		if t.Name = taskName(t, i); names[t.Name] {
+		if t.Name = cmp.Or(t.Name, fmt.Sprintf("default%d", i)); names[t.Name] {
 			d.fail(join(at, "name"), "another task has the same name", "rename one")
 		}
 		names[t.Name] = true

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -85,10 +84,3 @@ func volcanoRuns(maxRetry int32) int32 {
 
 // taskIndexNames are the variables in which the env plugin gives a pod its index.
 func taskIndexNames() []string { return []string{"VC_TASK_INDEX", "VK_TASK_INDEX"} }
-
-func taskName(t *volcanoTask, i int) string {
-	if t.Name == "" {
-		return fmt.Sprintf("default%d", i)
-	}
-	return t.Name
-}

@@ -110,7 +110,6 @@ func (p policies) restartUnit(u *projection.UnitEnd, answer *policy.UnitVerdict)
 	return base
 }
 
-// RestartAt implements projection.Questions.
 func (p policies) RestartAt(j *projection.Job, base, graceSeconds int64) (int64, error) {
 	return max(p.endOf(graceSeconds, base), p.restartsFrom(j.Queue)), nil
 }

@@ -89,7 +89,7 @@ func addPodError(f *policy.Failure, e *events.Error, initContainers []string) {
 	for _, c := range e.Containers {
 		f.Containers = append(f.Containers, policy.Container{
 			Name: c.Name, ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-			Init: contains(initContainers, c.Name),
+			Init: slices.Contains(initContainers, c.Name),
 		})
 	}
 }
@@ -100,10 +100,6 @@ func between(start, end int64) time.Duration {
 		return 0
 	}
 	return time.Duration(min(uint64(end)-uint64(start), math.MaxInt64))
-}
-
-func contains(names []string, name string) bool {
-	return slices.Contains(names, name)
 }
 
 // countsOf returns the retries granted to the job so far. It reuses the rules of c.

@@ -205,7 +205,6 @@ func (p policies) unitFailure(g *group.Group, u *group.Unit, reason policy.UnitR
 	}
 }
 
-// Bind implements projection.Questions.
 func (p policies) Bind(_ *projection.Job, _, policyName string, whole bool, cardinality uint32) (projection.Bound, policy.FindingReason, error) {
 	if whole {
 		return projection.Bound{Shape: projection.GangShape(cardinality)}, 0, nil
@@ -221,10 +220,8 @@ func (p policies) Bind(_ *projection.Job, _, policyName string, whole bool, card
 	return b, 0, nil
 }
 
-// Acts implements projection.Questions.
 func (p policies) Acts(queue string, _ projection.Effect) bool { return p.Rules.Set.Acts(queue) }
 
-// UnitEnded implements projection.Questions.
 func (p policies) UnitEnded(u *projection.UnitEnd) (v projection.Verdict, ok bool) {
 	set, queue := p.Rules.Set, u.Group.Queue
 	if !set.Acts(queue) {

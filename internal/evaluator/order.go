@@ -55,7 +55,6 @@ func (p *Processor) answered(o *projection.Order) *chain.OrderAnswered {
 	return r
 }
 
-// Answer implements projection.Questions.
 func (l logged) Answer(o *projection.Order) (projection.OrderAnswer, error) {
 	if r, ok := l.next().(*chain.OrderAnswered); ok && r.JobID == o.JobID && r.OrderID == o.ID && r.Position == l.p.at {
 		return answerOf(r), nil
@@ -63,7 +62,6 @@ func (l logged) Answer(o *projection.Order) (projection.OrderAnswer, error) {
 	return projection.OrderAnswer{}, fmt.Errorf("%w: no answer to order %s on job %s at %v", ErrDiverged, o.ID, o.JobID, l.p.at)
 }
 
-// Answer implements projection.Questions.
 func (s *partial) Answer(o *projection.Order) (projection.OrderAnswer, error) {
 	if r := s.orders[[2]string{o.JobID, o.ID}]; r != nil && r.Position == s.p.at {
 		return answerOf(r), nil

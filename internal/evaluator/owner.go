@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -163,15 +164,9 @@ var phaseNames = [...]string{"restoring", "catching up", "claiming", "awaiting p
 
 // NewOwner checks the configuration and fills in defaults.
 func NewOwner(c Config) *Owner {
-	if c.Window == 0 {
-		c.Window = 8
-	}
-	if c.MaxMessages == 0 {
-		c.MaxMessages = 1024
-	}
-	if c.ReadBackTimeout == 0 {
-		c.ReadBackTimeout = 30 * time.Second
-	}
+	c.Window = cmp.Or(c.Window, 8)
+	c.MaxMessages = cmp.Or(c.MaxMessages, 1024)
+	c.ReadBackTimeout = cmp.Or(c.ReadBackTimeout, 30*time.Second)
 	return &Owner{cfg: c, skipTo: eventlog.Start}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/refloat/refloat/internal/projection"
 )
 
-// partial answers in a rebuild: by the records of an envelope of which not every message
+// partial answers projection.Questions in a rebuild: by the records of an envelope of which not every message
 // is known any more, found by what they are about.
 type partial struct {
 	p         *Processor
@@ -61,7 +61,6 @@ func partialOf(l *Logged, p *Processor) *partial {
 	return s
 }
 
-// Decide implements projection.Questions.
 func (s *partial) Decide(f *projection.Failure) (projection.Decided, error) {
 	if d := s.decisions[[2]string{f.JobID, f.RunID}]; d != nil && d.Position == s.p.at {
 		return s.p.decided(d), nil
@@ -70,7 +69,6 @@ func (s *partial) Decide(f *projection.Failure) (projection.Decided, error) {
 	return projection.Decided{}, nil
 }
 
-// Bind implements projection.Questions.
 func (s *partial) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	if r := s.bound[jobAt{first.ID, s.p.at}]; r != nil {
 		b := boundBy(r)
@@ -80,12 +78,10 @@ func (s *partial) Bind(first *projection.Job, _, _ string, _ bool, _ uint32) (pr
 	return projection.Bound{}, policy.NoSuchPolicy, nil
 }
 
-// Acts implements projection.Questions.
 func (s *partial) Acts(_ string, e projection.Effect) bool {
 	return s.bytes[string(chain.AppendRecord(nil, s.p.recordOf(e)))]
 }
 
-// RestartAt implements projection.Questions.
 func (s *partial) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
 	key := jobAt{j.ID, s.p.at}
 	rest := s.restarts[key]
@@ -96,7 +92,6 @@ func (s *partial) RestartAt(j *projection.Job, base, _ int64) (int64, error) {
 	return rest[0].RetryAfter, nil
 }
 
-// UnitEnded implements projection.Questions.
 func (s *partial) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	for _, r := range s.units {
 		if r.Position == s.p.at && ends(r, u) {
@@ -106,7 +101,6 @@ func (s *partial) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	return projection.Verdict{}, false
 }
 
-// Order implements projection.Questions.
 func (s *partial) Order(waiting []int) bool {
 	sortRuns(s.p.State, waiting, func(run [2]string) int {
 		if d := s.decisions[run]; d != nil && d.Position == s.p.at {

@@ -68,7 +68,7 @@ func (l *Logged) FormOf(m *eventlog.Message) Form {
 	return form
 }
 
-// logged answers by what is already in the log: the records of an envelope, from the current
+// logged answers projection.Questions by what is already in the log: the records of an envelope, from the current
 // message on. The place of each among them says what it answers.
 type logged struct {
 	p    *Processor
@@ -83,7 +83,6 @@ func (l logged) next() chain.Record {
 	return nil
 }
 
-// Decide implements projection.Questions.
 func (l logged) Decide(f *projection.Failure) (projection.Decided, error) {
 	if d, ok := l.next().(*chain.Decision); ok && d.JobID == f.JobID && d.RunID == f.RunID && d.Position == l.p.at {
 		return l.p.decided(d), nil
@@ -91,7 +90,6 @@ func (l logged) Decide(f *projection.Failure) (projection.Decided, error) {
 	return projection.Decided{}, fmt.Errorf("%w: no decision on run %s of job %s, which failed at %v", ErrDiverged, f.RunID, f.JobID, l.p.at)
 }
 
-// Bind implements projection.Questions.
 func (l logged) Bind(first *projection.Job, name, _ string, _ bool, _ uint32) (projection.Bound, policy.FindingReason, error) {
 	switch r := l.next().(type) {
 	case *chain.GroupBound:
@@ -110,7 +108,6 @@ func boundBy(r *chain.GroupBound) projection.Bound {
 	return projection.Bound{Digest: r.Digest, Shape: r.Shape, MaxRestarts: r.MaxRestarts}
 }
 
-// Acts implements projection.Questions.
 func (l logged) Acts(_ string, e projection.Effect) bool {
 	i := len(l.p.State.Effects())
 	if i >= len(l.rest.Bytes) {
@@ -120,7 +117,6 @@ func (l logged) Acts(_ string, e projection.Effect) bool {
 	return bytes.Equal(l.rest.Bytes[i], l.p.buf)
 }
 
-// RestartAt implements projection.Questions.
 func (l logged) RestartAt(j *projection.Job, _, _ int64) (int64, error) {
 	if r, ok := l.next().(*chain.MemberChange); ok && r.Change == chain.MemberRestart && r.JobID == j.ID && r.Position == l.p.at {
 		return r.RetryAfter, nil
@@ -128,7 +124,6 @@ func (l logged) RestartAt(j *projection.Job, _, _ int64) (int64, error) {
 	return 0, fmt.Errorf("%w: no restart of job %s at %v", ErrDiverged, j.ID, l.p.at)
 }
 
-// UnitEnded implements projection.Questions.
 func (l logged) UnitEnded(u *projection.UnitEnd) (projection.Verdict, bool) {
 	r, ok := l.next().(*chain.UnitEnded)
 	if !ok || r.Position != l.p.at || !ends(r, u) {
@@ -148,7 +143,6 @@ func verdictOf(r *chain.UnitEnded) projection.Verdict {
 	return projection.Verdict{Action: v.Action, Reason: v.Reason, Rule: v.Rule, Used: v.RestartsUsed, Max: v.MaxRestarts, Keep: v.Keep, Refused: v.Refused}
 }
 
-// Order implements projection.Questions.
 func (l logged) Order(waiting []int) bool {
 	places := map[[2]string]int{}
 	for i := len(l.p.State.Effects()); i < len(l.rest.Records); i++ {

@@ -123,10 +123,9 @@ func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questio
 	return nil
 }
 
-// policies answers by the policies in force.
+// policies answers projection.Questions by the policies in force.
 type policies struct{ *Processor }
 
-// Decide implements projection.Questions.
 func (p policies) Decide(f *projection.Failure) (projection.Decided, error) {
 	d, r := p.decide(f)
 	out := p.decided(d)

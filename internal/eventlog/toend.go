@@ -13,7 +13,6 @@ type toEnd struct {
 	ctx context.Context // of the command that reads to the end
 }
 
-// Open implements Topic.
 func (t toEnd) Open(p int, after Position) (Reader, error) {
 	r, err := t.Topic.Open(p, after)
 	if err != nil {

@@ -179,10 +179,8 @@ func (h unitHeap) Len() int           { return len(h) }
 func (h unitHeap) Less(i, j int) bool { return h[i].Replica < h[j].Replica }
 func (h unitHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push implements heap.Interface.
 func (h *unitHeap) Push(x any) { *h = append(*h, x.(*Unit)) }
 
-// Pop implements heap.Interface.
 func (h *unitHeap) Pop() any {
 	old := *h
 	u := old[len(old)-1]

@@ -7,6 +7,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -151,17 +152,10 @@ type waiting struct {
 
 // NewSender returns a sender. Run sends.
 func NewSender(c Config) *Sender {
-	set := func(d *time.Duration, otherwise time.Duration) {
-		if *d == 0 {
-			*d = otherwise
-		}
-	}
-	set(&c.First, time.Second)
-	set(&c.Patience, time.Hour)
-	set(&c.Timeout, 15*time.Second)
-	if c.Queue == 0 {
-		c.Queue = 1000
-	}
+	c.First = cmp.Or(c.First, time.Second)
+	c.Patience = cmp.Or(c.Patience, time.Hour)
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
+	c.Queue = cmp.Or(c.Queue, 1000)
 	for _, hook := range []*func(){&c.Sent, &c.Lost} {
 		if *hook == nil {
 			*hook = func() {}

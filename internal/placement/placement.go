@@ -11,6 +11,7 @@
 package placement
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -70,9 +71,7 @@ func Acquire(c Config, topic string, partition int) (*Lease, error) {
 	if c.Client == nil || c.Subscription == "" || c.Instance == "" || c.Log == nil {
 		return nil, errors.New("placement: Client, Subscription, Instance and Log are required")
 	}
-	if c.RetryWait == 0 {
-		c.RetryWait = 2 * time.Second
-	}
+	c.RetryWait = cmp.Or(c.RetryWait, 2*time.Second)
 	l := &Lease{
 		cfg: c, topic: topic, partition: partition, newest: eventlog.Start, due: eventlog.Start, acked: eventlog.Start,
 		changed: make(chan struct{}, 1), acks: make(chan struct{}, 1), back: make(chan time.Duration, 1),

@@ -29,10 +29,8 @@ func (h termHeap) Len() int           { return len(h) }
 func (h termHeap) Less(i, j int) bool { return h[i].base < h[j].base }
 func (h termHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push implements heap.Interface.
 func (h *termHeap) Push(x any) { *h = append(*h, x.(pendingTerm)) }
 
-// Pop implements heap.Interface.
 func (h *termHeap) Pop() any {
 	old := *h
 	t := old[len(old)-1]

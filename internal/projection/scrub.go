@@ -67,7 +67,6 @@ type pacedFile struct {
 	read func(n int) error
 }
 
-// ReadAt implements io.ReaderAt.
 func (p pacedFile) ReadAt(b []byte, off int64) (int, error) {
 	if err := p.read(len(b)); err != nil {
 		return 0, err

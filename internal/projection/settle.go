@@ -172,12 +172,7 @@ func (s *State) applyToJob(f *Failure, d *Decided) {
 }
 
 func (s *State) provenInHand(job, run string) bool {
-	for _, p := range s.msg.proofs {
-		if p.job == job && p.run == run {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.msg.proofs, runRef{job: job, run: run})
 }
 
 // markReady finds the retries whose old run is now known to be gone, in order of

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watchedFS calls unwritable with the first error of a write that leaves the store no way to go on: of a disk that
+// watchedFS is a vfs.FS that calls unwritable with the first error of a write that leaves the store no way to go on: of a disk that
 // takes no more, or of a file in the store's directory that cannot be made, renamed or removed, whatever the reason.
 // Pebble would panic, or try again at once and forever. It holds a lock when it finds that it cannot write, so that
 // not even a panic gets out in order: unwritable must end the process before Pebble sees the error.
@@ -47,19 +47,16 @@ func (w *watchedFS) watched(name string, f vfs.File, err error) (vfs.File, error
 	return &watchedFile{f, w}, nil
 }
 
-// Create implements vfs.FS.
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := w.FS.Create(name, c)
 	return w.watched(name, f, err)
 }
 
-// OpenReadWrite implements vfs.FS.
 func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := w.FS.OpenReadWrite(name, c, opts...)
 	return w.watched(name, f, err)
 }
 
-// ReuseForWrite implements vfs.FS.
 func (w *watchedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := w.FS.ReuseForWrite(from, to, c)
 	return w.watched(to, f, err)
@@ -71,21 +68,16 @@ func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
 	return w.watched(name, f, err)
 }
 
-// Link implements vfs.FS.
 func (w *watchedFS) Link(from, to string) error { return w.check(w.FS.Link(from, to)) }
 
-// Rename implements vfs.FS.
 func (w *watchedFS) Rename(from, to string) error { return w.checkName(to, w.FS.Rename(from, to)) }
 
-// Remove implements vfs.FS.
 func (w *watchedFS) Remove(name string) error { return w.checkName(name, w.FS.Remove(name)) }
 
-// MkdirAll implements vfs.FS.
 func (w *watchedFS) MkdirAll(dir string, perm os.FileMode) error {
 	return w.checkName(dir, w.FS.MkdirAll(dir, perm))
 }
 
-// Unwrap implements vfs.FS.
 func (w *watchedFS) Unwrap() vfs.FS { return w.FS }
 
 type watchedFile struct {
@@ -93,28 +85,22 @@ type watchedFile struct {
 	fs *watchedFS
 }
 
-// Write implements vfs.File.
 func (f *watchedFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
 	return n, f.fs.check(err)
 }
 
-// WriteAt implements vfs.File.
 func (f *watchedFile) WriteAt(b []byte, at int64) (int, error) {
 	n, err := f.File.WriteAt(b, at)
 	return n, f.fs.check(err)
 }
 
-// Preallocate implements vfs.File.
 func (f *watchedFile) Preallocate(at, n int64) error { return f.fs.check(f.File.Preallocate(at, n)) }
 
-// Sync implements vfs.File.
 func (f *watchedFile) Sync() error { return f.fs.check(f.File.Sync()) }
 
-// SyncData implements vfs.File.
 func (f *watchedFile) SyncData() error { return f.fs.check(f.File.SyncData()) }
 
-// SyncTo implements vfs.File.
 func (f *watchedFile) SyncTo(n int64) (bool, error) {
 	full, err := f.File.SyncTo(n)
 	return full, f.fs.check(err)

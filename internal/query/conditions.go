@@ -69,7 +69,7 @@ func (g *Group) whyEnded(reason policy.UnitReason) string {
 	case reason == policy.Exhausted:
 		why = "no unit can start or run any more"
 	}
-	return why + byRule(g.Rule)
+	return why + ByRule(g.Rule)
 }
 
 // failedUnits says which units have failed: "" if none, as after a restart that was refused.
@@ -140,7 +140,8 @@ func (u *Unit) whyFailed(reason policy.UnitReason) string {
 	return ""
 }
 
-func byRule(rule string) string {
+// ByRule says in words which rule decided; "": none did.
+func ByRule(rule string) string {
 	if rule == "" {
 		return ""
 	}

@@ -79,7 +79,6 @@ type Invalid struct {
 	Err   error
 }
 
-// Error implements error.
 func (e *Invalid) Error() string {
 	if e.Param == "" {
 		return e.Err.Error()
@@ -109,7 +108,6 @@ type NotFound struct {
 	Pruned []jobdb.PartitionPositions
 }
 
-// Error implements error.
 func (e *NotFound) Error() string {
 	if e.Text != "" {
 		return e.Text

@@ -112,7 +112,6 @@ type NotDecided struct {
 	ByGroup []ByGroup
 }
 
-// Error implements error.
 func (e *NotDecided) Error() string {
 	text := "no run of job " + e.JobID + " was decided"
 	runs := 0

@@ -266,7 +266,6 @@ type Ambiguous struct {
 	Groups []GroupKey
 }
 
-// Error implements error.
 func (e *Ambiguous) Error() string {
 	var names []string
 	for _, g := range e.Groups[:min(len(e.Groups), 5)] {

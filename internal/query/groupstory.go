@@ -370,7 +370,7 @@ func stopped(q jobdb.Queries, j *jobdb.Job, record *jobdb.GroupRecord) (why stri
 		if row.Reason != policy.NoUnitReason {
 			why += " (" + row.Reason.String() + ")"
 		}
-		why += byRule(row.Rule)
+		why += ByRule(row.Rule)
 	}
 	if record == nil {
 		return why, nil

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -72,9 +73,7 @@ func (s *Source) Search(ctx context.Context, asked SearchQuestion) (*Matches, er
 	if asked.Limit < 0 {
 		return nil, invalid("limit", "%d: want 1 or more, or 0 for 10", asked.Limit)
 	}
-	if asked.Limit == 0 {
-		asked.Limit = 10
-	}
+	asked.Limit = cmp.Or(asked.Limit, 10)
 	some, err := s.named(ctx, kinds)
 	if err != nil {
 		return nil, err

@@ -279,7 +279,6 @@ func (r *WhatIfResult) RuleUseText(u whatif.RuleUse) string {
 	return fmt.Sprintf("%s: in %s, it decides %s (retries %d); in %s, %d (retries %d)", RuleName(u.Policy, u.Rule), against, plural.Of(u.Decided, "run"), u.Retried, candidate, u.Candidate, u.WouldRetry)
 }
 
-// String implements fmt.Stringer.
 func (c FieldChange) String() string {
 	switch c.From {
 	case c.To:

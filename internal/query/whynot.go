@@ -93,7 +93,6 @@ type Edit struct {
 // NoAnswer reports that a question about a decision has no answer, and why.
 type NoAnswer struct{ Why string }
 
-// Error implements error.
 func (e *NoAnswer) Error() string { return e.Why }
 
 // CheckOutcome returns an *Invalid unless a run can have this outcome.

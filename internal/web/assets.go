@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -34,10 +35,7 @@ func newAssets() (map[string]asset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("page: %w", err)
 		}
-		kind := types[path.Ext(f.Name())]
-		if kind == "" {
-			kind = "text/plain; charset=utf-8"
-		}
+		kind := cmp.Or(types[path.Ext(f.Name())], "text/plain; charset=utf-8")
 		all["/static/"+f.Name()] = assetOf(body, kind)
 	}
 	schema, err := policyfile.JSONSchema("")

@@ -277,10 +277,7 @@ func (s *Site) nothingDecided(h *query.History, run uint64, none *query.NotDecid
 	}
 	for i := range story.Runs {
 		if r := &story.Runs[i]; uint64(r.Index) == run {
-			text := r.Undecided()
-			if text == "" {
-				text = fmt.Sprintf("only failed runs are decided, and it is %s", strings.ToLower(r.State))
-			}
+			text := cmp.Or(r.Undecided(), fmt.Sprintf("only failed runs are decided, and it is %s", strings.ToLower(r.State)))
 			return problem{http.StatusNotFound, "Nothing was decided on this run", fmt.Sprintf("Run %d: %s.", run, text), none}
 		}
 	}

@@ -247,10 +247,6 @@ func kind(state string) string {
 	return "plain"
 }
 
-func decisionBadge(d *audit.Decision) cell {
-	return effectBadge(query.EffectOf(d), d.Requeues())
-}
-
 func effectBadge(e query.Effect, requeue bool) cell {
 	c := badge(e.Text(requeue), kind(e.String()))
 	if !e.Took() {
@@ -263,10 +259,7 @@ func ruleCell(policy, rule string) cell {
 	if policy == "" {
 		return cell{}
 	}
-	if rule == "" {
-		rule = "default"
-	}
-	return cell{Class: "rule", Text: policy + "/" + rule, Link: link("/policy", "name", policy)}
+	return cell{Class: "rule", Text: policy + "/" + cmp.Or(rule, "default"), Link: link("/policy", "name", policy)}
 }
 
 func used(d *audit.Decision) string {
@@ -292,7 +285,7 @@ func decisionRow(d *audit.Decision) []cell {
 		{Text: d.JobID, Link: jobLink(d.Partition, d.JobID), Class: "mono id"},
 		named(d.Queue, link("/queue", "name", d.Queue)),
 		{Text: fmt.Sprint(d.RunIndex), Link: explain, Class: "num", Title: "Explain this decision"},
-		decisionBadge(d),
+		effectBadge(query.EffectOf(d), d.Requeues()),
 		{Text: d.Code, Class: "tok"},
 		ruleCell(d.Policy, d.Rule), number(used(d)), next,
 		{Text: d.Reason, Class: "why"},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -64,9 +65,7 @@ func (s *Site) orderOf(p *page) (*orderPage, error) {
 		shown.Effect = "The retry that was granted starts now, or when a pause ends."
 	case policy.OrderRetry, policy.UnknownOrder:
 	}
-	if shown.Request == "" {
-		shown.Request = rand.Text()
-	}
+	shown.Request = cmp.Or(shown.Request, rand.Text())
 	return shown, nil
 }
 

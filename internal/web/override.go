@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -107,15 +108,9 @@ func (s *Site) overrideForm(p *page) (*overridePage, error) {
 		return nil, err
 	}
 	shown := &overridePage{
-		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: p.arg("for"), All: p.arg("all") == "yes",
+		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: cmp.Or(p.arg("for"), "1h"), All: p.arg("all") == "yes",
 		Category: p.arg("category"), Subcategory: p.arg("subcategory"),
-		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: p.arg("request"),
-	}
-	if shown.For == "" {
-		shown.For = "1h"
-	}
-	if shown.Request == "" {
-		shown.Request = rand.Text()
+		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: cmp.Or(p.arg("request"), rand.Text()),
 	}
 	return shown, nil
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,10 +60,7 @@ func (s *Site) policies(p *page) error {
 	shown := policiesPage{Generation: list.Generation, ReadOnly: sentence(status.ReadOnly)}
 	shown.Resources = table{Caption: "What is in force", Columns: columns("Kind", "Name", "Used by", "Last changed in"), Empty: "There are no policies: failed runs are decided as Armada does."}
 	for _, r := range list.Resources {
-		name := r.Name
-		if name == "" {
-			name = "settings"
-		}
+		name := cmp.Or(r.Name, "settings")
 		shown.Resources.Rows = append(shown.Resources.Rows, []cell{
 			text(r.Kind), linked(name, link("/policy", "kind", r.Kind, "name", r.Name)), text(strings.Join(r.UsedBy, ", ")), generationCell(r.Generation),
 		})
@@ -151,10 +149,7 @@ type policyPage struct {
 }
 
 func (s *Site) policy(p *page) error {
-	id := policyfile.ID{Kind: p.arg("kind"), Name: p.form.Get("name")}
-	if id.Kind == "" {
-		id.Kind = policyfile.KindPolicy
-	}
+	id := policyfile.ID{Kind: cmp.Or(p.arg("kind"), policyfile.KindPolicy), Name: p.form.Get("name")}
 	resource, err := s.API.Get(p.r.Context(), &pb.GetRequest{Kind: id.Kind, Name: id.Name})
 	if err != nil {
 		return err

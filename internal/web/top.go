@@ -33,10 +33,7 @@ func (s *Site) top(p *page) error {
 	if err != nil {
 		return p.refused("What causes the most retries", shown, err)
 	}
-	by := p.arg("by")
-	if by == "" {
-		by = "queue"
-	}
+	by := cmp.Or(p.arg("by"), "queue")
 	top := topPage{}
 	shown.Hidden["by"] = p.arg("by")
 	l.Limit = 0 // a share is one of all of them

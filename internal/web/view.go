@@ -52,7 +52,6 @@ type problem struct {
 	cause       error
 }
 
-// Error implements error.
 func (e problem) Error() string { return e.title + ": " + e.text }
 
 // Unwrap returns the cause.

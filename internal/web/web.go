@@ -135,7 +135,6 @@ func (s *Site) router() map[string]route {
 	}
 }
 
-// ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -270,7 +269,6 @@ type client struct {
 	err error // it is gone, or reads too slowly
 }
 
-// Write implements io.Writer.
 func (c *client) Write(b []byte) (n int, err error) {
 	n, err = c.to.Write(b)
 	if err != nil {

@@ -5,6 +5,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -209,10 +210,7 @@ func printAll(w io.Writer, flags *pflag.FlagSet, source map[string]string) error
 	})
 	sort.Strings(names)
 	for _, name := range names {
-		from := source[name]
-		if from == "" {
-			from = "default"
-		}
+		from := cmp.Or(source[name], "default")
 		f := flags.Lookup(name)
 		value, err := printed(f.Value)
 		if err != nil {

@@ -56,7 +56,6 @@ func NewWriter(file *os.File) *Writer { return &Writer{file: file} }
 // Fd is that of the file.
 func (w *Writer) Fd() uintptr { return w.file.Fd() }
 
-// Write implements io.Writer.
 func (w *Writer) Write(p []byte) (int, error) {
 	text := append(w.rest, p...)
 	end := len(text)

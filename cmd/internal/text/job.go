@@ -3,6 +3,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -99,7 +100,7 @@ func Story(w io.Writer, s *query.Story) error {
 		}
 		cells := []string{fmt.Sprint(c.Index), c.Node, show.Millis(c.Leased), show.Millis(c.Ended), how, c.Undecided(), "", "", "", "", nextIn(s, i)}
 		if d := c.Decided; d != nil {
-			cells[5], cells[6], cells[7] = decisionText(d), query.RuleName(d.Policy, d.Rule), Used(d)
+			cells[5], cells[6], cells[7] = d.Decision+" "+d.Code+EffectNote(query.EffectOf(d)), query.RuleName(d.Policy, d.Rule), Used(d)
 			cells[8], cells[9] = fmt.Sprintf("%d/%d", d.GlobalUsed, d.GlobalLimit), d.Delay
 		}
 		t.Row(cells...)
@@ -115,11 +116,6 @@ func Story(w io.Writer, s *query.Story) error {
 		fmt.Fprintf(w, "%s failed: %s %s\n", show.Bold(w, "Armada's own verdict"), v.Reason, query.OneLine(v.Message))
 	}
 	return nil
-}
-
-// decisionText is what was decided, the code, and whether it had an effect.
-func decisionText(d *audit.Decision) string {
-	return d.Decision + " " + d.Code + EffectNote(query.EffectOf(d))
 }
 
 // nextIn says what came after a run.
@@ -256,7 +252,7 @@ func Group(w io.Writer, g *query.Group, p Place) error {
 	}
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s, %s\n", show.Bold(w, "Group"), query.OneLine(g.Group), query.OneLine(g.Queue), query.OneLine(g.JobSet), g.Partition, by, g.State)
 	if g.Reason != "" {
-		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, ruleText(g.Rule))
+		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, query.ByRule(g.Rule))
 	}
 	if g.Newer != "" {
 		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", query.OneLine(g.Newer))
@@ -330,13 +326,6 @@ func groupStory(w io.Writer, g *query.Group, p Place) error {
 	return t.Flush()
 }
 
-func ruleText(rule string) string {
-	if rule == "" {
-		return ""
-	}
-	return ", by rule " + query.OneLine(rule)
-}
-
 // Queue prints what happened to the failed runs of a queue or a job set.
 func Queue(w io.Writer, s *query.QueueStory) error {
 	name := s.Name()
@@ -395,10 +384,7 @@ func inForce(w io.Writer, p *query.InForce) {
 		fmt.Fprintf(w, "\n%s are in the policies log: give --pulsar URL or --data DIR to see what is in force\n", show.Bold(w, "Policies"))
 		return
 	}
-	applying, mode := strings.Join(p.Applying, ", then "), ""
-	if applying == "" {
-		applying = "none, so that failed runs are decided as Armada does"
-	}
+	applying, mode := cmp.Or(strings.Join(p.Applying, ", then "), "none, so that failed runs are decided as Armada does"), ""
 	if p.Shadow {
 		mode = "; the queue is in shadow"
 	}

@@ -113,9 +113,7 @@ func (a *answer) onto(now *policyfile.Set) (set *policyfile.Set, not []string, e
 	set, _, err = base.With(files...)
 	if problems, ok := errors.AsType[policyfile.Problems](err); ok {
 		for _, p := range problems {
-			if wrong[p.File] == "" {
-				wrong[p.File] = p.Path + ": " + p.Message
-			}
+			wrong[p.File] = cmp.Or(wrong[p.File], p.Path+": "+p.Message)
 		}
 		files = slices.DeleteFunc(files, func(f policyfile.File) bool { return wrong[f.Name] != "" })
 		set, _, err = base.With(files...)

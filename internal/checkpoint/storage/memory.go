@@ -25,10 +25,6 @@ type object struct {
 	modified time.Time
 }
 
-func newMemory(now func() time.Time) *memory {
-	return &memory{now: now, objects: map[string]object{}}
-}
-
 func (m *memory) List(_ context.Context, prefix string) ([]checkpoint.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -63,7 +63,7 @@ func open(u *url.URL, env Environment) (checkpoint.Storage, error) {
 		}
 		s, err = openBucket(u, env.Getenv)
 	case "mem":
-		s = newMemory(env.Now)
+		s = &memory{now: env.Now, objects: map[string]object{}}
 	default:
 		err = fmt.Errorf("unknown scheme %q: use file:///dir or s3://bucket/prefix?region=…", u.Scheme)
 	}

@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/refloat/refloat/internal/eventlog"
@@ -16,8 +17,6 @@ type damage struct {
 }
 
 func (d damage) err() error {
-	if d.advice == "" {
-		d.advice = "restore the file from a copy; without one, the messages from this offset on are lost"
-	}
+	d.advice = cmp.Or(d.advice, "restore the file from a copy; without one, the messages from this offset on are lost")
 	return fmt.Errorf("%s, offset %d, frame %d: %s (%s): %w", d.path, d.offset, d.ordinal, d.what, d.advice, eventlog.ErrCorrupt)
 }

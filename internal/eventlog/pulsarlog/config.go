@@ -1,6 +1,7 @@
 package pulsarlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,34 +11,15 @@ import (
 )
 
 func (c Config) withDefaults() (Config, error) {
-	set := func(d *string, v string) {
-		if *d == "" {
-			*d = v
-		}
-	}
-	set(&c.Tenant, "public")
-	set(&c.Namespace, "default")
-	if c.KeepAlive == 0 {
-		c.KeepAlive = defaultKeepAlive
-	}
-	if c.ConnectionTimeout == 0 {
-		c.ConnectionTimeout = defaultConnectionTimeout
-	}
-	if c.OperationTimeout == 0 {
-		c.OperationTimeout = defaultOperationTimeout
-	}
-	if c.ReconnectFor == 0 {
-		c.ReconnectFor = defaultReconnectFor
-	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = defaultMaxConnections
-	}
-	if c.ReceiverQueue == 0 {
-		c.ReceiverQueue = defaultReceiverQueue
-	}
-	if c.InFlight == 0 {
-		c.InFlight = defaultInFlight
-	}
+	c.Tenant = cmp.Or(c.Tenant, "public")
+	c.Namespace = cmp.Or(c.Namespace, "default")
+	c.KeepAlive = cmp.Or(c.KeepAlive, defaultKeepAlive)
+	c.ConnectionTimeout = cmp.Or(c.ConnectionTimeout, defaultConnectionTimeout)
+	c.OperationTimeout = cmp.Or(c.OperationTimeout, defaultOperationTimeout)
+	c.ReconnectFor = cmp.Or(c.ReconnectFor, defaultReconnectFor)
+	c.MaxConnections = cmp.Or(c.MaxConnections, defaultMaxConnections)
+	c.ReceiverQueue = cmp.Or(c.ReceiverQueue, defaultReceiverQueue)
+	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

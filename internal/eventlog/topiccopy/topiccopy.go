@@ -114,7 +114,6 @@ func (t *topic) Open(p int, after eventlog.Position) (eventlog.Reader, error) {
 	return r, nil
 }
 
-// End implements eventlog.Topic.
 func (t *topic) End(p int) (eventlog.Position, error) {
 	end, err := t.Topic.End(p)
 	if err != nil || end == eventlog.Start {
@@ -199,7 +198,6 @@ func adjacent(before, first eventlog.Position) bool {
 		(before.Entry == first.Entry || before.Entry == -1 && first.Entry == 0)
 }
 
-// Read implements eventlog.Reader.
 func (r *reader) Read(dst []eventlog.Message) (n int, err error) {
 	if r.held != nil && len(dst) > 0 {
 		dst[0], n, r.held = *r.held, 1, nil
