@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/refloat/refloat/internal/api"
 	"io"
 	"strings"
 
@@ -71,7 +72,7 @@ func (f *applyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	docs, err := documentsOf(set)
+	docs, err := api.DocumentsOf(set)
 	if err != nil {
 		return err
 	}

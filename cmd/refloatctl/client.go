@@ -22,14 +22,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/jobs"
 	jobspb "github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/app"
-	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -355,21 +353,4 @@ func serverError(err error) error {
 		return errors.New(s.Message())
 	}
 	return err
-}
-
-// documentsOf converts the resources of a set to a request's form.
-func documentsOf(set *policyfile.Set) ([]*structpb.Struct, error) {
-	var docs []*structpb.Struct
-	for _, id := range set.Resources() {
-		text, err := set.JSON(id)
-		if err != nil {
-			return nil, err
-		}
-		doc := &structpb.Struct{}
-		if err := doc.UnmarshalJSON(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
-		}
-		docs = append(docs, doc)
-	}
-	return docs, nil
 }

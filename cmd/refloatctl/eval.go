@@ -123,7 +123,7 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 	for _, name := range f.conditions {
 		c, ok := policy.ParseCondition(name)
 		if !ok {
-			fix := suggest.Fix(name, conditionNames(), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
+			fix := suggest.Fix(name, policy.Names(policy.OOMKilled, policy.LeaseExpired), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
 			return nil, usageError{fmt.Errorf("--condition %q: unknown condition; %s", name, fix)}
 		}
 		out.Conditions = append(out.Conditions, c)
@@ -142,14 +142,6 @@ func (f *evalFlags) failure(cmd *cobra.Command) (*suite.Failure, error) {
 		return nil, usageError{err}
 	}
 	return out, nil
-}
-
-func conditionNames() []string {
-	var names []string
-	for c := policy.OOMKilled; c <= policy.LeaseExpired; c++ {
-		names = append(names, c.String())
-	}
-	return names
 }
 
 func eval(cmd *cobra.Command, f evalFlags) error {

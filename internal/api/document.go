@@ -34,13 +34,9 @@ func fileOf(name string, doc *structpb.Struct) (policyfile.File, error) {
 
 // resourceOf returns a resource of a generation, with the queues that use it as far as a caller may know of them.
 func (s *Service) resourceOf(who Principal, snap *policylog.Snapshot, id policyfile.ID) (*pb.Resource, error) {
-	text, err := snap.Base.JSON(id)
+	doc, err := documentOf(snap.Base, id)
 	if err != nil {
 		return nil, err
-	}
-	doc := &structpb.Struct{}
-	if err := doc.UnmarshalJSON(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	r := &pb.Resource{Kind: id.Kind, Name: id.Name, Document: doc, Generation: snap.Since[id]}
 	if id.Kind == policyfile.KindPolicy {
@@ -51,6 +47,30 @@ func (s *Service) resourceOf(who Principal, snap *policylog.Snapshot, id policyf
 		}
 	}
 	return r, nil
+}
+
+func documentOf(set *policyfile.Set, id policyfile.ID) (*structpb.Struct, error) {
+	text, err := set.JSON(id)
+	if err != nil {
+		return nil, err
+	}
+	doc := &structpb.Struct{}
+	if err := doc.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", id, err)
+	}
+	return doc, nil
+}
+
+// DocumentsOf returns the resources of a set as requests have them.
+func DocumentsOf(set *policyfile.Set) (docs []*structpb.Struct, err error) {
+	for _, id := range set.Resources() {
+		doc, err := documentOf(set, id)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
 }
 
 // idOf checks the kind and name in a request.

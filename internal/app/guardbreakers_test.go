@@ -35,7 +35,7 @@ func newGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	o := &guarded{ended: newEnded(t), now: time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)}
-	if o.store, err = OpenPolicyStore(logs.Backend(), func() time.Time { return o.now }); err != nil {
+	if o.store, err = policylog.OpenStore(logs.Backend().Policies, logs.Backend().AppendPolicies, func() time.Time { return o.now }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = o.store.Close(); _ = logs.Close() })

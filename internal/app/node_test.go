@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"errors"
+	"github.com/refloat/refloat/internal/policylog"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -223,7 +224,7 @@ func TestPublishPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer logs.Close()
-	store, err := app.OpenPolicyStore(logs.Backend(), func() time.Time { return time.Unix(0, 0) })
+	store, err := policylog.OpenStore(logs.Backend().Policies, logs.Backend().AppendPolicies, func() time.Time { return time.Unix(0, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}

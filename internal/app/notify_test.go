@@ -21,7 +21,7 @@ func TestAnnouncer(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)
-	store, err := OpenPolicyStore(logs.Backend(), func() time.Time { return now })
+	store, err := policylog.OpenStore(logs.Backend().Policies, logs.Backend().AppendPolicies, func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

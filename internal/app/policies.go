@@ -60,11 +60,6 @@ func policyFiles(paths ...string) ([]policyfile.File, error) {
 	return all, nil
 }
 
-// OpenPolicyStore opens the store that changes a backend's policies.
-func OpenPolicyStore(b *Backend, now func() time.Time) (*policylog.Store, error) {
-	return policylog.OpenStore(b.Policies, b.AppendPolicies, now)
-}
-
 // HasPolicies reports whether the data directory has a policies log.
 func (d Dir) HasPolicies() bool { return filelog.Exists(vfs.Default, d.Policies()) }
 

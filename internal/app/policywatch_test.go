@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"github.com/refloat/refloat/internal/policylog"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,7 +39,7 @@ func watchFiles(t *testing.T) *files {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = logs.Close() })
-	store, err := OpenPolicyStore(logs.Backend(), time.Now)
+	store, err := policylog.OpenStore(logs.Backend().Policies, logs.Backend().AppendPolicies, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,15 +55,6 @@ func systems() []*system {
 	return []*system{jobSystem(), jobSetSystem(), jobFlowSystem(), jobTemplateSystem(), volcanoSystem()}
 }
 
-// Fields returns the tables of all systems, by apiVersion and kind.
-func Fields() map[string][]Field {
-	tables := map[string][]Field{}
-	for _, s := range systems() {
-		tables[s.apiVersion+" "+s.kind] = s.table
-	}
-	return tables
-}
-
 // conversion is one call of Convert.
 type conversion struct {
 	systems []*system

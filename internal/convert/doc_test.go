@@ -39,7 +39,7 @@ func TestComingFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(page)
-	all := Fields()
+	all := fieldTables()
 	for place, tab := range tables() {
 		begin, end := fmt.Sprintf("<!-- table: %s -->\n", place), "<!-- end -->\n"
 		before, rest, ok := strings.Cut(text, begin)
@@ -126,4 +126,34 @@ func (tab table) markdown(rows []Field) string {
 // asIs reports whether a field is kept as it is.
 func asIs(f Field) bool {
 	return f.Why == "" && slices.Contains([]string{"", "podSpec", "jobs.labels", "jobs.annotations"}, f.Here)
+}
+
+// String returns the treatment as a table shows it.
+func (f Treatment) String() string {
+	switch f {
+	case Kept:
+		return "kept"
+	case Differs:
+		return "changed"
+	case Dropped:
+		return "lost"
+	case Ignored:
+		return "ignored"
+	case Inside:
+		return "see below"
+	case Depends:
+		return "depends"
+	case Forbidden:
+		return "error"
+	}
+	return fmt.Sprintf("Treatment(%d)", uint8(f))
+}
+
+// fieldTables returns the tables of all systems, by apiVersion and kind.
+func fieldTables() map[string][]Field {
+	tables := map[string][]Field{}
+	for _, s := range systems() {
+		tables[s.apiVersion+" "+s.kind] = s.table
+	}
+	return tables
 }

@@ -23,27 +23,6 @@ const (
 	Forbidden                      // the manifest is not converted: a Note of kind Error
 )
 
-// String returns the treatment as a table shows it.
-func (f Treatment) String() string {
-	switch f {
-	case Kept:
-		return "kept"
-	case Differs:
-		return "changed"
-	case Dropped:
-		return "lost"
-	case Ignored:
-		return "ignored"
-	case Inside:
-		return "see below"
-	case Depends:
-		return "depends"
-	case Forbidden:
-		return "error"
-	}
-	return fmt.Sprintf("Treatment(%d)", uint8(f))
-}
-
 // Field is a row of a system's table: what becomes of one field of its API. It covers all fields below it that have no
 // row of their own, but for Inside and Depends, which cover none.
 type Field struct {

@@ -109,9 +109,6 @@ func (m AvoidMode) String() string {
 	return unknown("AvoidMode", uint8(m))
 }
 
-// ParseAvoidMode returns the mode that String names s.
-func ParseAvoidMode(s string) (AvoidMode, bool) { return parseName(s, AvoidNone, AvoidAllNodes) }
-
 // PodName returns the pod name of a job's run (semantics.md 10). enabled is that of the settings: without retries
 // there is one pod name per job.
 func PodName(jobID string, runIndex uint32, enabled bool) string {
@@ -126,15 +123,26 @@ func unknown(kind string, n uint8) string {
 	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }
 
-// parseName returns the value from first to last that String names s.
-func parseName[T interface {
+// named is a kind of numbered values with names.
+type named interface {
 	~uint8
 	String() string
-}](s string, first, last T) (T, bool) {
+}
+
+// parseName returns the value from first to last that String names s.
+func parseName[T named](s string, first, last T) (T, bool) {
 	for v := first; v <= last; v++ {
 		if v.String() == s {
 			return v, true
 		}
 	}
 	return 0, false
+}
+
+// Names are what String names the values from first to last.
+func Names[T named](first, last T) (all []string) {
+	for v := first; v <= last; v++ {
+		all = append(all, v.String())
+	}
+	return all
 }

@@ -55,11 +55,6 @@ func TestNames(t *testing.T) {
 			t.Errorf("ParseLimitFrom(%q) = %v, %v", l, back, ok)
 		}
 	}
-	for m := AvoidNone; m <= AvoidAllNodes; m++ {
-		if back, ok := ParseAvoidMode(m.String()); !ok || back != m {
-			t.Errorf("ParseAvoidMode(%q) = %v, %v", m, back, ok)
-		}
-	}
 }
 
 func TestPodName(t *testing.T) {

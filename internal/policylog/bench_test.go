@@ -52,7 +52,7 @@ func manySet(b *testing.B) *policyfile.Set {
 	}
 	text.Truncate(text.Len() - 1)
 	text.WriteString(`],"version":1}`)
-	set, err := policyfile.ParseCanonical(text.Bytes())
+	set, err := policyfile.Empty().ParseCanonical(text.Bytes())
 	if err != nil {
 		b.Fatal(err)
 	}

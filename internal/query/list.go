@@ -59,24 +59,15 @@ func States(list string) (names []string) {
 			names = append(names, s.String())
 		}
 	case Runs:
-		for s := jobdb.UnknownRun; s <= jobdb.RunCancelled; s++ {
-			names = append(names, s.String())
-		}
+		names = policy.Names(jobdb.UnknownRun, jobdb.RunCancelled)
 	case Groups:
-		for s := policy.GroupActive; s <= policy.GroupHalted; s++ {
-			names = append(names, s.String())
-		}
+		names = policy.Names(policy.GroupActive, policy.GroupHalted)
 	}
 	return names
 }
 
 // Codes are the names of the codes of decisions.
-func Codes() (names []string) {
-	for c := policy.RuleRetry; c <= policy.BreakerHeld; c++ {
-		names = append(names, c.String())
-	}
-	return names
-}
+func Codes() []string { return policy.Names(policy.RuleRetry, policy.BreakerHeld) }
 
 // Selection is a List that was checked.
 type Selection struct {

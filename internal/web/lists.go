@@ -228,6 +228,14 @@ func (p *page) sortable(t *table, orders map[int]string, now string) {
 	}
 }
 
+// listed shows a list, with the orders that its columns have, by the index of the column.
+func (p *page) listed(title string, l *query.List, shown *listing, orders map[int]string, next string) error {
+	p.sortable(&shown.Table, orders, l.Sort)
+	p.paged(&shown.Table, next)
+	p.missing(l, shown)
+	return p.show("list", title, "/"+strings.ToLower(title), shown)
+}
+
 func jobLink(partition int, id string) string {
 	return link("/job", "id", id, "partition", fmt.Sprint(partition))
 }
@@ -339,13 +347,10 @@ func (s *Site) decisions(p *page) error {
 	for _, by := range jobdb.Tops {
 		shown.By = append(shown.By, choice{Name: kindNames[by], Link: p.on("/top", "by", by, "sort", "", "continue", "", "live", "", "repeats", "")})
 	}
-	p.sortable(t, map[int]string{0: "time"}, l.Sort)
-	p.paged(t, next)
-	p.missing(l, shown)
 	if l.Continue == "" && l.Sort == "-time" {
 		t.Now = p.liveFrom("live", "table", "5s", t.Rows)
 	}
-	return p.show("list", "Decisions", "/decisions", shown)
+	return p.listed("Decisions", l, shown, map[int]string{0: "time"}, next)
 }
 
 func (s *Site) jobs(p *page) error {
@@ -366,10 +371,7 @@ func (s *Site) jobs(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.sortable(t, map[int]string{0: "id", 5: "runs", 6: "retry-after", 7: "submitted", 8: "ended"}, l.Sort)
-	p.paged(t, next)
-	p.missing(l, shown)
-	return p.show("list", "Jobs", "/jobs", shown)
+	return p.listed("Jobs", l, shown, map[int]string{0: "id", 5: "runs", 6: "retry-after", 7: "submitted", 8: "ended"}, next)
 }
 
 // jobColumns are those of jobRow.
@@ -417,10 +419,7 @@ func (s *Site) runs(p *page) error {
 			}
 		}
 	}
-	p.sortable(t, map[int]string{4: "leased", 5: "ended"}, l.Sort)
-	p.paged(t, next)
-	p.missing(l, shown)
-	return p.show("list", "Runs", "/runs", shown)
+	return p.listed("Runs", l, shown, map[int]string{4: "leased", 5: "ended"}, next)
 }
 
 func runRow(r *query.Run) []cell {
@@ -470,8 +469,5 @@ func (s *Site) groups(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.sortable(t, map[int]string{0: "name", 5: "restarts"}, l.Sort)
-	p.paged(t, next)
-	p.missing(l, shown)
-	return p.show("list", "Groups", "/groups", shown)
+	return p.listed("Groups", l, shown, map[int]string{0: "name", 5: "restarts"}, next)
 }

@@ -107,12 +107,11 @@ func (s *Site) overrideForm(p *page) (*overridePage, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown := &overridePage{
+	return &overridePage{
 		Now: s.overridesOf(list.Brakes), Do: p.arg("do"), Queue: p.arg("queue"), Reason: p.arg("reason"), For: cmp.Or(p.arg("for"), "1h"), All: p.arg("all") == "yes",
 		Category: p.arg("category"), Subcategory: p.arg("subcategory"),
 		May: s.API.Allowed(p.who, api.KillRetries, api.PauseRetries), Request: cmp.Or(p.arg("request"), rand.Text()),
-	}
-	return shown, nil
+	}, nil
 }
 
 // override asks for a confirmation, and then makes the change.

@@ -54,7 +54,7 @@ type Decision struct {
 // DecisionOf returns the row of a decision.
 func DecisionOf(d *jobdb.Decision) Decision {
 	shown := audit.DecisionOf(d.Partition, &d.Decision)
-	row := Decision{
+	return Decision{
 		Partition: int64(d.Partition), Number: int64(d.Number), FailedAt: time.Unix(0, d.Time).UTC(), Queue: d.Queue, JobSet: d.JobSet, JobID: d.JobID,
 		RunID: d.RunID, RunIndex: int64(d.RunIndex), Decision: shown.Decision, Code: shown.Code, Policy: d.Policy, Rule: d.Rule, Reason: shown.Reason,
 		DelayMS: d.DelayMS, RetryAfter: timeOf(d.RetryAfter), GlobalUsed: int64(d.GlobalUsed), GlobalMax: int64(d.GlobalLimit),
@@ -62,7 +62,6 @@ func DecisionOf(d *jobdb.Decision) Decision {
 		Group: shown.Group, Part: shown.Part, Replica: wide(shown.Replica), Index: wide(shown.Index), UnitReason: shown.UnitReason, Action: shown.GroupAction,
 		RuleUsed: wide(shown.RuleUsed), RuleLimit: wide(shown.RuleLimit),
 	}
-	return row
 }
 
 func wide(n *uint32) *int64 {

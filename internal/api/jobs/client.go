@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/refloat/refloat/internal/api"
 	"io"
 	"slices"
 	"strings"
@@ -382,16 +383,9 @@ func documents(p *query.Policies) (*pb.Policies, error) {
 	if p.Set == nil {
 		return out, nil
 	}
-	for _, id := range p.Set.Resources() {
-		text, err := p.Set.JSON(id)
-		if err != nil {
-			return nil, err
-		}
-		doc := &structpb.Struct{}
-		if err := doc.UnmarshalJSON(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
-		}
-		out.Documents = append(out.Documents, doc)
+	var err error
+	if out.Documents, err = api.DocumentsOf(p.Set); err != nil {
+		return nil, err
 	}
 	if len(out.Documents) == 0 { // a server would take the policies in force
 		return nil, &query.Invalid{Err: fmt.Errorf("%s: there is nothing in these policies; a server cannot be asked about none", p.Name)}

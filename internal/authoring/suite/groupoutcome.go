@@ -202,22 +202,10 @@ func checkUnit(field, written string) (message, fix string) {
 }
 
 // UnitReasons lists the reasons for which units fail.
-func UnitReasons() []string {
-	var all []string
-	for r := policy.PodFailurePolicy; r <= policy.MemberCancelled; r++ {
-		all = append(all, r.String())
-	}
-	return all
-}
+func UnitReasons() []string { return policy.Names(policy.PodFailurePolicy, policy.MemberCancelled) }
 
 // GroupActions lists what can happen to a group when a unit has failed.
-func GroupActions() []string {
-	var all []string
-	for a := policy.FailGroup; a <= policy.Halt; a++ {
-		all = append(all, a.String())
-	}
-	return all
-}
+func GroupActions() []string { return policy.Names(policy.FailGroup, policy.Halt) }
 
 // GroupRuleTraceText formats one rule of a group's ladder in one line.
 func GroupRuleTraceText(policyName string, r policy.GroupRuleTrace) string {

@@ -177,11 +177,7 @@ func (r *reader) condition(n *yaml.Node, path string) policy.Condition {
 	name := r.scalar(n, path, "a condition", "!!str")
 	c, ok := policy.ParseCondition(name)
 	if !ok && name != "" {
-		var words []string
-		for known := policy.OOMKilled; known <= policy.LeaseExpired; known++ {
-			words = append(words, known.String())
-		}
-		r.report(n, path, codeUnknownValue, oneOf(name, words...), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
+		r.report(n, path, codeUnknownValue, oneOf(name, policy.Names(policy.OOMKilled, policy.LeaseExpired)...), "use OOMKilled, Evicted, DeadlineExceeded, Preempted, Unschedulable, LeaseReturned or LeaseExpired")
 	}
 	return c
 }

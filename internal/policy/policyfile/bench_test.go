@@ -70,7 +70,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		})
 	}
 	for _, n := range []int{1, 100, 10_000} {
-		s, err := ParseCanonical(many(n, 20, n, 3))
+		s, err := Empty().ParseCanonical(many(n, 20, n, 3))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func BenchmarkParseCanonical(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := ParseCanonical(data); err != nil {
+				if _, err := Empty().ParseCanonical(data); err != nil {
 					b.Fatal(err)
 				}
 			}

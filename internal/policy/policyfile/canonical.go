@@ -12,13 +12,7 @@ import (
 // queues and retry budgets by name; keys sorted, only fields that were set, numbers and durations in their single canonical form.
 
 // ParseCanonical parses the output of Canonical. It rejects any other bytes: the Set that it returns has exactly
-// these canonical bytes.
-func ParseCanonical(data []byte) (*Set, error) {
-	return (&Set{content: &content{}}).ParseCanonical(data)
-}
-
-// ParseCanonical works like the function of that name, for a Set that has much in common with s: it reuses the
-// parts of s that are the same in both.
+// these canonical bytes. It reuses the parts of s that are the same in both.
 func (s *Set) ParseCanonical(data []byte) (*Set, error) {
 	r := newContentReader(string(data), s.content)
 	if err := r.read(); err != nil {

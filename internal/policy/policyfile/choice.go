@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -88,20 +87,20 @@ func (replacementWords) words() (string, []string) {
 }
 func (growthWords) words() (string, []string) { return "type", []string{"", "Constant", "Exponential"} }
 func (avoidModeWords) words() (string, []string) {
-	return "mode", names(policy.AvoidNone, policy.AvoidAllNodes)
+	return "mode", policy.Names(policy.AvoidNone, policy.AvoidAllNodes)
 }
 func (conditionWords) words() (string, []string) {
-	return "condition", append([]string{""}, names(policy.OOMKilled, policy.LeaseExpired)...)
+	return "condition", append([]string{""}, policy.Names(policy.OOMKilled, policy.LeaseExpired)...)
 }
 func (completedWords) words() (string, []string) { return "value", []string{"", "Rerun", "Keep"} }
 func (restartStrategyWords) words() (string, []string) {
 	return "value", []string{"", "Recreate", "BlockingRecreate"}
 }
 func (groupActionWords) words() (string, []string) {
-	return "action", append([]string{""}, names(policy.FailGroup, policy.Halt)...)
+	return "action", append([]string{""}, policy.Names(policy.FailGroup, policy.Halt)...)
 }
 func (unitReasonWords) words() (string, []string) {
-	return "reason", append([]string{""}, names(policy.PodFailurePolicy, policy.MemberCancelled)...)
+	return "reason", append([]string{""}, policy.Names(policy.PodFailurePolicy, policy.MemberCancelled)...)
 }
 func (restartOnWords) words() (string, []string) {
 	return "value", []string{"", "OnFailure", "Always", "Never"}
@@ -112,17 +111,6 @@ func (memberFailureWords) words() (string, []string) {
 func (successOperatorWords) words() (string, []string) { return "operator", []string{"", "All", "Any"} }
 func (whenExhaustedWords) words() (string, []string) {
 	return "whenExhausted", []string{"", "Delay", "Refuse"}
-}
-
-// names are those of the values from first to last.
-func names[T interface {
-	~uint8
-	fmt.Stringer
-}](first, last T) (all []string) {
-	for v := first; v <= last; v++ {
-		all = append(all, v.String())
-	}
-	return all
 }
 
 const (

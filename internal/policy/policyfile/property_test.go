@@ -170,7 +170,7 @@ func TestLaws(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseCanonical(s.Canonical())
+		again, err := Empty().ParseCanonical(s.Canonical())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestDigestLaws(t *testing.T) {
 		if err != nil || shuffled.Digest() != s.Digest() {
 			t.Fatalf("another order of files: %v\n%s\n%s", err, s.Canonical(), shuffled.Canonical())
 		}
-		again, err := ParseCanonical(s.Canonical())
+		again, err := Empty().ParseCanonical(s.Canonical())
 		if err != nil || string(again.Canonical()) != string(s.Canonical()) || again.Digest() != s.Digest() {
 			t.Fatalf("round trip: %v", err)
 		}
@@ -323,7 +323,7 @@ func sameWithHeld(t interface {
 }, held *Set, data []byte,
 ) {
 	t.Helper()
-	alone, err := ParseCanonical(data)
+	alone, err := Empty().ParseCanonical(data)
 	both, errBoth := held.ParseCanonical(data)
 	if fmt.Sprint(err) != fmt.Sprint(errBoth) {
 		t.Fatalf("%v, and with a set that is held %v\n%s", err, errBoth, data)
@@ -380,7 +380,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if _, err := ParseCanonical(s.Canonical()); err != nil {
+		if _, err := Empty().ParseCanonical(s.Canonical()); err != nil {
 			t.Fatalf("%v\n%s", err, s.Canonical())
 		}
 		s.Explain(benchFailure("p, a"), nil)

@@ -205,7 +205,7 @@ func TestEditsAreCanonical(t *testing.T) {
 					r.Fatal(err)
 				}
 			}
-			again, err := ParseCanonical(s.Canonical())
+			again, err := Empty().ParseCanonical(s.Canonical())
 			if err != nil || again.Digest() != s.Digest() {
 				r.Fatalf("%v: %s", err, s.Canonical())
 			}
@@ -276,7 +276,7 @@ func TestAvoidNodes(t *testing.T) {
 	if all := with.AvoidNodes(); !slices.Equal(all, []policy.AvoidedNode{{Name: "n1", Until: later}, {Name: "n2", Until: later}, {Name: "n3", Until: earlier}}) {
 		t.Errorf("with overrides: %v", all)
 	}
-	if again, err := ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
+	if again, err := Empty().ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
 		t.Errorf("%v of %s", err, with.Canonical())
 	}
 	if s.AvoidNodes()[0].Until != earlier {
@@ -348,7 +348,7 @@ func TestOpenBreakers(t *testing.T) {
 	if held(with, "p", "infra", "gpu", 0) != later || held(with, "q", "infra", "", 0) != later || held(with, "p", "app", "", 0) != later {
 		t.Errorf("with overrides: %s", with.Canonical())
 	}
-	if again, err := ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
+	if again, err := Empty().ParseCanonical(with.Canonical()); err != nil || again.Digest() != with.Digest() {
 		t.Errorf("%v of %s", err, with.Canonical())
 	}
 	if held(s, "p", "infra", "gpu", 0) != earlier {
@@ -389,7 +389,7 @@ func TestBreakers(t *testing.T) {
 	if *s.Breakers() != want {
 		t.Errorf("%+v", s.Breakers())
 	}
-	if again, err := ParseCanonical(s.Canonical()); err != nil || *again.Breakers() != want {
+	if again, err := Empty().ParseCanonical(s.Canonical()); err != nil || *again.Breakers() != want {
 		t.Errorf("%v of %s", err, s.Canonical())
 	}
 	if s := parseOne(t, "{kind: RetrySettings, spec: {breakers: {mode: Enforce}}}"); *s.Breakers() != policy.DefaultBreakers() {

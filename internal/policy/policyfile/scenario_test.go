@@ -47,7 +47,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return string(s.set.Canonical())
 	case "parse-canonical":
 		// Read the input, without its last newline, as a canonical encoding.
-		if _, err := ParseCanonical([]byte(strings.TrimSuffix(d.Input, "\n"))); err != nil {
+		if _, err := Empty().ParseCanonical([]byte(strings.TrimSuffix(d.Input, "\n"))); err != nil {
 			return err.Error()
 		}
 		return "ok"
