@@ -70,8 +70,7 @@ func explainFailures(name, arg, of, example string, names lookup, read func(*que
 }
 
 func (f *explainQueueFlags) run(cmd *cobra.Command) error {
-	switch {
-	case f.Limit < 0:
+	if f.Limit < 0 {
 		return usageError{fmt.Errorf("--limit %d: want 1 or more, or 0 for all", f.Limit)}
 	}
 	if err := f.checkJobs(); err != nil {

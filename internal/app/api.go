@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -179,12 +180,7 @@ func (f *inForce) has(partition int) bool {
 func (f *inForce) list() []*pb.PartitionStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []*pb.PartitionStatus
-	for _, p := range f.partitions {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
-	return all
+	return slices.SortedFunc(maps.Values(f.partitions), func(a, b *pb.PartitionStatus) int { return int(a.Partition - b.Partition) })
 }
 
 // writeFile replaces a file atomically: readers see the old content or the new.

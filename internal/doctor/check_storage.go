@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/refloat/refloat/internal/eventlog"
@@ -274,10 +275,5 @@ func (c *checks) offload(t *Topic) {
 }
 
 func (t *Topic) compacted() bool {
-	for _, l := range t.Ledgers.Value {
-		if l.Compacted.ID >= 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Ledgers.Value, func(l Ledgers) bool { return l.Compacted.ID >= 0 })
 }
