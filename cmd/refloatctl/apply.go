@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/refloat/refloat/internal/api"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/refloat/refloat/cmd/internal/show"
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/suggest"

@@ -97,8 +97,6 @@ var errBusy = status.Error(codes.ResourceExhausted, "too many requests with larg
 // reader counts what is read from r as held.
 func (h *held) reader(r io.Reader) io.Reader { return &heldReader{r, h} }
 
-func (h *held) giveBack() { h.from.left.Add(h.bytes) }
-
 type heldReader struct {
 	io.Reader
 	held *held

@@ -139,7 +139,7 @@ func (f *front) handle(c *call, h http.Handler, w http.ResponseWriter, r *http.R
 // read within a slot, so that a slow sender of a small body blocks nobody; the bytes of the others are bounded in all.
 func (f *front) serve(c *call, h http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	body := held{from: &f.bodies[c.group]}
-	defer body.giveBack()
+	defer func() { body.from.left.Add(body.bytes) }()
 	if c.group != bulk {
 		if err := c.read(w, r, &body); err != nil {
 			return err

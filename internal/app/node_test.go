@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"errors"
-	"github.com/refloat/refloat/internal/policylog"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/filelog"
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/sink"
 )
 

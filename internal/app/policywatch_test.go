@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"github.com/refloat/refloat/internal/policylog"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refloat/refloat/internal/policy/policyfile"
+	"github.com/refloat/refloat/internal/policylog"
 )
 
 const (

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/refloat/refloat/internal/chain"
 	"io"
 	"io/fs"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/refloat/refloat/internal/audit"
+	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/dirlock"
 	"github.com/refloat/refloat/internal/eventlog"

@@ -86,7 +86,6 @@ func (e *Invalid) Error() string {
 	return e.Param + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
 func (e *Invalid) Unwrap() error { return e.Err }
 
 func invalid(param, format string, args ...any) error {

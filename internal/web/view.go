@@ -54,7 +54,6 @@ type problem struct {
 
 func (e problem) Error() string { return e.title + ": " + e.text }
 
-// Unwrap returns the cause.
 func (e problem) Unwrap() error { return e.cause }
 
 // show sets what is shown.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/refloat/refloat/internal/api"
 	"io"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/audit/report"

@@ -85,10 +85,13 @@ func (modeWords) words() (string, []string)     { return "mode", []string{"", "E
 func (replacementWords) words() (string, []string) {
 	return "replacement", []string{"", "WhenFailed", "WhenTerminated"}
 }
+
 func (growthWords) words() (string, []string) { return "type", []string{"", "Constant", "Exponential"} }
+
 func (avoidModeWords) words() (string, []string) {
 	return "mode", policy.Names(policy.AvoidNone, policy.AvoidAllNodes)
 }
+
 func (conditionWords) words() (string, []string) {
 	return "condition", append([]string{""}, policy.Names(policy.OOMKilled, policy.LeaseExpired)...)
 }
@@ -96,19 +99,25 @@ func (completedWords) words() (string, []string) { return "value", []string{"", 
 func (restartStrategyWords) words() (string, []string) {
 	return "value", []string{"", "Recreate", "BlockingRecreate"}
 }
+
 func (groupActionWords) words() (string, []string) {
 	return "action", append([]string{""}, policy.Names(policy.FailGroup, policy.Halt)...)
 }
+
 func (unitReasonWords) words() (string, []string) {
 	return "reason", append([]string{""}, policy.Names(policy.PodFailurePolicy, policy.MemberCancelled)...)
 }
+
 func (restartOnWords) words() (string, []string) {
 	return "value", []string{"", "OnFailure", "Always", "Never"}
 }
+
 func (memberFailureWords) words() (string, []string) {
 	return "value", []string{"", "FailUnit", "Continue"}
 }
+
 func (successOperatorWords) words() (string, []string) { return "operator", []string{"", "All", "Any"} }
+
 func (whenExhaustedWords) words() (string, []string) {
 	return "whenExhausted", []string{"", "Delay", "Refuse"}
 }
