@@ -68,7 +68,7 @@ func TestSimulateSweep(t *testing.T) {
 	ctl(t, "simulate", "--policies", examplesDir, "--sweep", "load=2", "--workload-from", recordingFile("plain")).exits(t, exitUsage).prints(t, "only a generated workload has a load")
 }
 
-// TestSimulateSave: a saved simulation has the runs and retries that it reports, and is never mixed with other jobs.
+// TestSimulateSave: a saved simulation has the runs and retries that it reports, its decisions are explained, and it is never mixed with other jobs.
 func TestSimulateSave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.sqlite")
@@ -81,7 +81,7 @@ func TestSimulateSave(t *testing.T) {
 		}
 	}
 	d := jsonLine(t, ctl(t, "get", "decisions", "--job-db", "sqlite://"+path, "--limit", "1", "-o", "json").exits(t, exitFine).out)
-	ctl(t, "explain", d.text("jobId"), "--job-db", "sqlite://"+path).exits(t, exitEnvironment).prints(t, "as that of a simulation (simulate --save) has none")
+	ctl(t, "explain", d.text("jobId"), "--job-db", "sqlite://"+path).exits(t, exitFine).prints(t, "container main exited with", "Decision "+d.text("decision"))
 	ctl(t, save...).exits(t, exitUsage).prints(t, "it exists, and a simulation is not mixed with other jobs")
 	ctl(t, "simulate", "--policies", examplesDir, "--save", "sqlite://"+path).exits(t, exitUsage).prints(t, "it exists, and a simulation")
 	ctl(t, "simulate", "--policies", examplesDir, "--save", "postgres://h/d").exits(t, exitUsage).prints(t, "want a path, or sqlite:///path")

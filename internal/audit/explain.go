@@ -139,7 +139,7 @@ func (c Case) failure() (*projection.Failure, error) {
 	if len(c.Run.Error.Raw) > 0 {
 		e, err := events.ReadError(c.Run.Error.Raw)
 		if err != nil {
-			return nil, fmt.Errorf("the database has the error of run %s in no form that Armada writes, as that of a simulation (simulate --save) has none: there is nothing to explain (%w)", c.Run.RunID, err)
+			return nil, fmt.Errorf("the database has the error of run %s in no form that Armada writes: there is nothing to explain (%w)", c.Run.RunID, err)
 		}
 		f.Error = e
 	}
