@@ -44,7 +44,7 @@ type Event struct {
 
 // ID makes an id of what identifies an event.
 func ID(parts ...any) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", parts))
 	return "refloat_" + hex.EncodeToString(sum[:16])
 }
 

@@ -220,3 +220,18 @@ func TestSlack(t *testing.T) {
 		t.Errorf("%s %v", r.got[0].body, err)
 	}
 }
+
+// TestIDs: what happens at another time, or in another generation, is another event, also if all else is the same.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, of := range [][]any{
+		{"q", int64(1795881469476442893)}, {"q", int64(1795881469476442894)}, {"q", uint64(1 << 40)}, {"q", uint64(1<<40 + 1)}, {"q", 0}, {"q", "0"}, {"q"}, {"q", ""}, {"q,", ""},
+	} {
+		id := ID(of...)
+		if seen[id] || id != ID(of...) {
+			t.Errorf("%v is not told from the others", of)
+		}
+		seen[id] = true
+	}
+}
