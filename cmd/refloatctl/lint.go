@@ -103,8 +103,9 @@ func printProblems(w io.Writer, f lintFlags, problems policyfile.Problems) error
 		}
 		fmt.Fprintf(w, "%s\n", b)
 	case show.FormJSON:
+		enc := show.JSONLines(w)
 		for _, p := range problems {
-			if err := show.JSONLines(w).Encode(p); err != nil {
+			if err := enc.Encode(p); err != nil {
 				return err
 			}
 		}
