@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -18,7 +19,6 @@ type parted struct {
 	counted bool              // it parted within the time that is looked at
 	over    bool              // its outcome is counted
 	ended   bool              // the history failed it, and has no run of it since
-	at      int64             // when that was last known
 	due     int64             // when the last retry that one side grants starts, if it grants one
 	kind    retryKind         // of that retry
 	running map[string]*int64 // since when runs of it run; only while it is followed
@@ -30,27 +30,21 @@ func (p *parted) followed() bool { return (p.fewer || p.more) && !p.over }
 // comparison compares one candidate with the other side, on one partition.
 type comparison struct {
 	o         *Options
+	index     int // of the candidate, in what is kept of a job
 	partition int
 	result    *Result
-	parted    map[string]*parted // by job, or by key of a group
-	sweepAt   int
-	now       int64 // the latest time of an event
-}
-
-func newComparison(o *Options, partition int) *comparison {
-	return &comparison{o: o, partition: partition, result: newResult(), parted: map[string]*parted{}, sweepAt: 1024}
 }
 
 // message is a message of the history, and what was decided on it.
 type message struct {
 	position eventlog.Position
 	seq      *events.Sequence
-	at       int64 // the time of its latest event
+	jobs     []*job // of its events; nil: nothing is kept of one
+	at       int64  // the time of its latest event
 	actual   []entry
 	logged   bool           // there is a decision log, which actual is of
 	causes   []cause        // of the runs that failed, as far as they were asked for
 	facts    policy.Failure // scratch
-	requests *requests      // of the jobs of the partition
 }
 
 type cause struct{ run, name string }
@@ -67,7 +61,7 @@ func (m *message) cause(e *entry) string {
 	}
 	name := "unknown"
 	for i := range m.seq.Events {
-		if ev := &m.seq.Events[i]; ev.RunID == e.run[1] && ev.JobID == e.job() && ev.Error != nil {
+		if ev := &m.seq.Events[i]; ev.RunID == e.run[1] && ev.JobID == e.jobID() && ev.Error != nil {
 			evaluator.ErrorFacts(&m.facts, ev.Error)
 			name = audit.Cause(&m.facts)
 			break
@@ -94,8 +88,6 @@ func (m *message) groupParts(v *Verdict, e *entry) bool {
 
 // message compares what both sides made of a message.
 func (c *comparison) message(m *message, actual, candidate []entry) {
-	c.now = max(c.now, m.at)
-	c.follow(m.seq)
 	c.result.RetriesFewer += granted(actual, candidate)
 	c.result.RetriesMore += granted(candidate, actual)
 	for i := range candidate {
@@ -161,11 +153,11 @@ func find(all []entry, e *entry) *entry {
 }
 
 func (c *comparison) partedOf(e *entry) *parted {
-	if p := c.parted[e.job()]; p != nil && !e.isUnit() {
-		return p
+	if !e.isUnit() && e.job.parted[c.index] != nil {
+		return e.job.parted[c.index]
 	}
-	if e.group != "" {
-		return c.parted[e.groupKey()]
+	if e.family != nil {
+		return e.family.parted[c.index]
 	}
 	return nil
 }
@@ -209,7 +201,7 @@ func (c *comparison) entry(m *message, r, other *entry) {
 	c.result.count(row, 1)
 	if len(c.result.Jobs) < c.o.Skip+c.o.Limit {
 		c.result.Jobs = append(c.result.Jobs, Change{
-			Partition: c.partition, Position: m.position.String(), Time: timeText(r.time), Queue: r.queue, JobSet: strings.Clone(r.set), JobID: strings.Clone(r.job()),
+			Partition: c.partition, Position: m.position.String(), Time: timeText(r.time), Queue: r.queue, JobSet: strings.Clone(r.set), JobID: strings.Clone(r.jobID()),
 			RunID: strings.Clone(r.run[1]), Cause: cause, Decided: r.verdict, Candidate: other.verdict, Parts: parts,
 		})
 	}
@@ -217,7 +209,7 @@ func (c *comparison) entry(m *message, r, other *entry) {
 
 // part notes that the histories of a job part, and that of its group with it.
 func (c *comparison) part(m *message, r, other *entry, counted bool) {
-	p := &parted{counted: counted, at: r.time, fewer: retried(&r.verdict) && !retried(&other.verdict), more: retried(&other.verdict) && !retried(&r.verdict)}
+	p := &parted{counted: counted, fewer: retried(&r.verdict) && !retried(&other.verdict), more: retried(&other.verdict) && !retried(&r.verdict)}
 	if p.fewer || p.more {
 		p.running = map[string]*int64{}
 		p.ended = m.failed(r)
@@ -228,21 +220,17 @@ func (c *comparison) part(m *message, r, other *entry, counted bool) {
 		p.due, p.kind = grants.retryAfter, grants.retryKind(m.cause(r))
 		if m.seq != nil {
 			for i := range m.seq.Events {
-				if ev := &m.seq.Events[i]; ev.JobID == r.job() {
+				if ev := &m.seq.Events[i]; ev.JobID == r.jobID() {
 					c.noteEnd(p, ev)
 				}
 			}
 		}
 	}
 	if !r.isUnit() { // which parts with its group
-		c.parted[strings.Clone(r.job())] = p
+		r.job.parted[c.index] = p
 	}
-	r.group = max(r.group, other.group)
-	if key := r.groupKey(); key != "" {
-		c.parted[key] = &parted{counted: counted, at: r.time}
-	}
-	if len(c.parted) > c.sweepAt {
-		c.sweep(r.time)
+	if g := cmp.Or(r.family, other.family); g != nil {
+		g.parted[c.index] = &parted{counted: counted}
 	}
 }
 
@@ -258,7 +246,6 @@ func retried(v *Verdict) bool { return v.Outcome == Retry && !v.Shadow }
 
 // after counts a failed run after the histories have parted.
 func (c *comparison) after(m *message, p *parted, r *entry) {
-	p.at = max(p.at, r.time)
 	if !p.counted || !r.decided || r.isUnit() {
 		return
 	}
@@ -274,36 +261,23 @@ func (c *comparison) after(m *message, p *parted, r *entry) {
 }
 
 // follow counts the runs that took place behind a retry that only one side grants, and what became of their jobs.
-func (c *comparison) follow(seq *events.Sequence) {
-	if seq == nil || len(c.parted) == 0 {
-		return
-	}
-	for i := range seq.Events {
-		ev := &seq.Events[i]
-		p := c.parted[ev.JobID]
-		if p == nil || !p.followed() {
-			continue
+func (c *comparison) follow(p *parted, ev *events.Event) {
+	switch at := ev.Time; ev.Kind {
+	case events.RunLeased, events.RunRunning:
+		if began := p.running[ev.RunID]; began == nil {
+			p.running[strings.Clone(ev.RunID)] = &at
+			p.ended = false
+			c.add(p, 1, 0)
+		} else if ev.Kind == events.RunRunning {
+			*began = at
 		}
-		at := ev.Time
-		p.at = max(p.at, at)
-		switch ev.Kind {
-		case events.RunLeased, events.RunRunning:
-			if began := p.running[ev.RunID]; began == nil {
-				leased := at
-				p.running[strings.Clone(ev.RunID)] = &leased
-				p.ended = false
-				c.add(p, 1, 0)
-			} else if ev.Kind == events.RunRunning {
-				*began = at
-			}
-		case events.RunErrors, events.RunSucceeded, events.RunPreempted, events.RunTerminated:
-			if began := p.running[ev.RunID]; began != nil && *began > 0 {
-				c.add(p, 0, at-*began)
-				*began = 0 // it is counted
-			}
-		default:
-			c.noteEnd(p, ev)
+	case events.RunErrors, events.RunSucceeded, events.RunPreempted, events.RunTerminated:
+		if began := p.running[ev.RunID]; began != nil && *began > 0 {
+			c.add(p, 0, at-*began)
+			*began = 0 // it is counted
 		}
+	default:
+		c.noteEnd(p, ev)
 	}
 }
 
@@ -350,32 +324,11 @@ func (c *comparison) unknown(p *parted) {
 	}
 }
 
-// sweep forgets what parted so long ago that the state has forgotten it, too.
-func (c *comparison) sweep(now int64) {
-	for key, p := range c.parted {
-		if p.at >= now-c.o.horizon {
-			continue
-		}
-		if p.followed() && p.ended {
-			c.unknown(p)
-		}
-		if !p.followed() {
-			delete(c.parted, key)
-		}
-	}
-	c.sweepAt = max(1024, len(c.parted)+len(c.parted)/4)
-}
-
-// end counts the jobs that are not over, and those of which the history tells no more. One is not over while its last retry
-// is pending: the history ends before it.
-func (c *comparison) end() {
-	for _, p := range c.parted {
-		switch {
-		case !p.followed():
-		case p.ended && p.due <= c.now:
-			c.unknown(p)
-		default:
-			c.over(p, &c.outcomes(p).Open)
-		}
+// told counts a job of which the history tells no more. It is not over while its last retry is pending: the history ends before it.
+func (c *comparison) told(p *parted, now int64) {
+	if p.ended && p.due <= now {
+		c.unknown(p)
+	} else {
+		c.over(p, &c.outcomes(p).Open)
 	}
 }

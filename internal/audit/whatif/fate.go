@@ -56,11 +56,11 @@ type fate struct {
 	ended   bool // the history failed it, and has no run of it since
 	behind  bool // the run that is known since the last failed one is behind a retry of this side
 	kind    retryKind
-	group   string // its key; "": none
-	run     string // the last failed one
-	leased  int64  // of the run behind a retry; 0: unknown
-	began   int64  // of it; 0: none runs, or unknown
-	due, at int64
+	family  *family // nil: none
+	run     string  // the last failed one; "": none yet
+	leased  int64   // of the run behind a retry; 0: unknown
+	began   int64   // of it; 0: none runs, or unknown
+	due     int64
 
 	requests *jobdb.Requests // nil: unknown
 }
@@ -69,64 +69,38 @@ type fate struct {
 type ending struct {
 	fails bool // it fails it; else nobody knows what follows
 	kind  retryKind
-	at    int64
 }
 
 // fates follows the jobs with failed runs by one side.
 type fates struct {
 	o       *Options
+	index   int // of the side, in what is kept of a job
 	side    Side
 	held    jobdb.Spent
-	jobs    map[string]*fate
-	groups  map[string]*ending
 	untold  untold
 	took    map[retryKind]tally
 	history bool // the side is the history: it says how retries end
-	now     int64
-	sweepAt int
 }
 
-func newFates(o *Options, history bool) *fates {
-	return &fates{o: o, jobs: map[string]*fate{}, groups: map[string]*ending{}, untold: untold{}, took: map[retryKind]tally{}, history: history, sweepAt: 1024}
-}
-
-// message follows a message: what the side decides on it, what the history did, and what happened.
-func (f *fates) message(m *message, decided []entry) {
-	f.now = max(f.now, m.at)
-	for i := range decided {
-		f.decided(m, &decided[i])
-	}
-	if m.seq == nil || len(f.jobs) == 0 {
-		return
-	}
-	for i := range m.seq.Events {
-		if t := f.jobs[m.seq.Events[i].JobID]; t != nil && !t.over {
-			f.happened(t, &m.seq.Events[i])
-		}
-	}
-	if len(f.jobs) > f.sweepAt {
-		f.sweep()
-	}
+func newFates(o *Options, index int, history bool) *fates {
+	return &fates{o: o, index: index, untold: untold{}, took: map[retryKind]tally{}, history: history}
 }
 
 // decided follows a decision of the side.
 func (f *fates) decided(m *message, e *entry) {
-	group := e.groupKey()
-	parted := f.groups[group] != nil // before
-	if parted {
-		f.groups[group].at = m.at
-	} else if group != "" && !f.history && m.groupParts(&e.verdict, e) {
-		f.groups[group] = &ending{fails: e.verdict.action == policy.FailGroup, kind: e.verdict.retryKind(m.cause(e)), at: m.at}
+	parted := false // before
+	if e.family != nil {
+		if parted = e.family.endings[f.index] != nil; !parted && !f.history && m.groupParts(&e.verdict, e) {
+			e.family.endings[f.index] = &ending{fails: e.verdict.action == policy.FailGroup, kind: e.verdict.retryKind(m.cause(e))}
+		}
 	}
 	if e.isUnit() {
 		return
 	}
-	t := f.jobs[e.job()]
-	if t == nil {
-		t = &fate{group: group, requests: m.requests.of(e.job())}
-		f.jobs[strings.Clone(e.job())] = t
+	t := &e.job.fates[f.index]
+	if t.run == "" {
+		t.family, t.requests = e.family, e.job.requests
 	}
-	t.at = m.at
 	if t.over {
 		f.grant(t, m, e, parted)
 		return
@@ -143,7 +117,7 @@ func (f *fates) decided(m *message, e *entry) {
 	t.ended = t.ended || failed
 	f.grant(t, m, e, parted)
 	switch {
-	case f.groups[group] != nil:
+	case f.ending(e.family) != nil:
 		f.over(t, nil)
 	case t.retried:
 	case e.verdict.fails() && !failed && !f.history: // else the history shows what followed
@@ -198,7 +172,6 @@ func (f *fates) tried(t *fate, succeeded bool) {
 
 // happened follows an event of a job.
 func (f *fates) happened(t *fate, ev *events.Event) {
-	t.at = max(t.at, ev.Time)
 	switch ev.Kind {
 	case events.RunLeased, events.RunRunning:
 		if t.waiting && ev.RunID != t.run {
@@ -230,7 +203,7 @@ func (f *fates) over(t *fate, count *uint64) {
 		return
 	}
 	kind := t.kind
-	if end := f.groups[t.group]; end != nil {
+	if end := f.ending(t.family); end != nil {
 		if count, kind = nil, end.kind; end.fails {
 			count = &f.side.Failed
 		}
@@ -243,10 +216,18 @@ func (f *fates) over(t *fate, count *uint64) {
 	*count++
 }
 
+// ending returns what the side did to a group that the history did not; nil: nothing.
+func (f *fates) ending(g *family) *ending {
+	if g == nil {
+		return nil
+	}
+	return g.endings[f.index]
+}
+
 // told counts a job of which the history tells no more.
-func (f *fates) told(t *fate) {
+func (f *fates) told(t *fate, now int64) {
 	switch {
-	case t.ended && t.retried && t.waiting && t.due <= f.now:
+	case t.ended && t.retried && t.waiting && t.due <= now:
 		f.over(t, nil)
 	case t.ended && (!t.retried || !t.waiting):
 		f.tried(t, false)
@@ -254,34 +235,6 @@ func (f *fates) told(t *fate) {
 	default:
 		f.over(t, &f.side.Open)
 	}
-}
-
-// sweep forgets what the state has forgotten, too.
-func (f *fates) sweep() {
-	for job, t := range f.jobs {
-		if t.at < f.now-f.o.horizon && (t.over || t.ended) {
-			if !t.over {
-				f.told(t)
-			}
-			delete(f.jobs, job)
-		}
-	}
-	for key, end := range f.groups {
-		if end.at < f.now-f.o.horizon {
-			delete(f.groups, key)
-		}
-	}
-	f.sweepAt = max(1024, len(f.jobs)+len(f.jobs)/4)
-}
-
-// end counts the jobs that are not over.
-func (f *fates) end() {
-	for _, t := range f.jobs {
-		if !t.over {
-			f.told(t)
-		}
-	}
-	f.jobs, f.groups = nil, nil
 }
 
 // merge adds another partition.

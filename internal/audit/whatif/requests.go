@@ -2,7 +2,6 @@ package whatif
 
 import (
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -13,52 +12,18 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// requests are what the jobs of a partition request that are not over.
-type requests struct {
-	jobs    map[string]*requested
-	shapes  map[string]*jobdb.Requests // by what shapeOf returns: many jobs request the same
-	shape   []byte                     // of the last submission
-	o       *Options
-	sweepAt int
+// shapes are what jobs request, by what appendShape returns: many jobs request the same.
+type shapes struct {
+	known map[string]*jobdb.Requests
+	shape []byte // of the last submission
 }
 
-type requested struct {
-	*jobdb.Requests       // nil: unknown
-	at              int64 // when the job was last heard of
-}
-
-func newRequests(o *Options) *requests {
-	return &requests{jobs: map[string]*requested{}, shapes: map[string]*jobdb.Requests{}, o: o, sweepAt: 1024}
-}
-
-// of returns what a job requests; nil: it is unknown.
-func (r *requests) of(job string) *jobdb.Requests {
-	if j := r.jobs[job]; j != nil {
-		return j.Requests
-	}
-	return nil
-}
-
-// message notes what the jobs request that a message submits. Those that are over are forgotten by a call of done.
-func (r *requests) message(seq *events.Sequence) {
-	if seq == nil || r.o.Queue != "" && seq.Queue != r.o.Queue {
-		return
-	}
-	for i := range seq.Events {
-		ev := &seq.Events[i]
-		if ev.Kind == events.SubmitJob && r.jobs[ev.JobID] == nil {
-			r.jobs[strings.Clone(ev.JobID)] = &requested{Requests: r.read(ev)}
-		}
-		if j := r.jobs[ev.JobID]; j != nil {
-			j.at = ev.Time
-		}
-	}
-}
+const maxShapes = 1024 // that are known at once
 
 // read reads what a job requests from its submission.
-func (r *requests) read(ev *events.Event) *jobdb.Requests {
-	r.shape = appendShape(r.shape[:0], ev.Raw, toContainers)
-	if found, ok := r.shapes[string(r.shape)]; ok {
+func (s *shapes) read(ev *events.Event) *jobdb.Requests {
+	s.shape = appendShape(s.shape[:0], ev.Raw, toContainers)
+	if found, ok := s.known[string(s.shape)]; ok {
 		return found
 	}
 	var full pb.Event
@@ -69,11 +34,11 @@ func (r *requests) read(ev *events.Event) *jobdb.Requests {
 	if job == nil {
 		job = full.GetKnownJob()
 	}
-	if len(r.shapes) >= r.sweepAt {
-		clear(r.shapes)
+	if len(s.known) >= maxShapes {
+		clear(s.known)
 	}
 	found := sink.RequestsOf(job)
-	r.shapes[string(r.shape)] = found
+	s.known[string(s.shape)] = found
 	return found
 }
 
@@ -105,25 +70,4 @@ func appendShape(shape, message []byte, path [][]protowire.Number) []byte {
 		}
 	}
 	return shape
-}
-
-// done forgets the jobs that a message ends, and those that the state has forgotten, too.
-func (r *requests) done(seq *events.Sequence, now int64) {
-	if seq == nil {
-		return
-	}
-	for i := range seq.Events {
-		if k := seq.Events[i].Kind; k == events.JobSucceeded || k == events.CancelledJob {
-			delete(r.jobs, seq.Events[i].JobID)
-		}
-	}
-	if len(r.jobs) <= r.sweepAt {
-		return
-	}
-	for job, j := range r.jobs {
-		if j.at < now-r.o.horizon {
-			delete(r.jobs, job)
-		}
-	}
-	r.sweepAt = max(1024, len(r.jobs)+len(r.jobs)/4)
 }

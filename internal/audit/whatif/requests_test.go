@@ -9,6 +9,7 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/sink"
 )
 
@@ -36,7 +37,7 @@ func TestShapes(t *testing.T) {
 		}
 		return c
 	}
-	r := newRequests(&Options{})
+	s := shapes{known: map[string]*jobdb.Requests{}}
 	const jobs = 20_000
 	known := 0
 	for i := range jobs {
@@ -55,7 +56,7 @@ func TestShapes(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			ev = &pb.Event{Event: &pb.Event_KnownJob{KnownJob: job}}
 		}
-		got, want := r.read(&events.Event{Raw: encoded(ev)}), sink.RequestsOf(job)
+		got, want := s.read(&events.Event{Raw: encoded(ev)}), sink.RequestsOf(job)
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Fatalf("job %v requests %+v, want %+v", job, got, want)
 		}
@@ -63,7 +64,7 @@ func TestShapes(t *testing.T) {
 			known++
 		}
 	}
-	if known < jobs/4 || known > 3*jobs/4 || len(r.shapes) >= jobs/4 {
-		t.Errorf("of %d jobs, it is known what %d request; %d shapes", jobs, known, len(r.shapes))
+	if known < jobs/4 || known > 3*jobs/4 || len(s.known) >= jobs/4 {
+		t.Errorf("of %d jobs, it is known what %d request; %d shapes", jobs, known, len(s.known))
 	}
 }

@@ -67,25 +67,23 @@ type entry struct {
 	group      string // "": no member of one
 	time       int64
 	decided    bool
-	grants     bool // a retry that the side of the entry counts
+	grants     bool    // a retry that the side of the entry counts
+	job        *job    // nil: a unit
+	family     *family // nil: no member of a group
 }
 
-func (e *entry) job() string { return e.run[0] }
+func (e *entry) jobID() string { return e.run[0] }
 
 // isUnit reports whether the entry is the end of a unit.
 func (e *entry) isUnit() bool { return e.run[1] == "" }
 
-// groupKey identifies the entry's group, with those that it follows and that follow it: where one
-// ends in only one of two histories, the names of later ones are not the same.
-func (e *entry) groupKey() string {
-	if e.group == "" {
-		return ""
-	}
+// familyKey identifies the first one of the groups that the entry's group follows.
+func (e *entry) familyKey() group.Key {
 	k := group.Key{Queue: e.queue, Set: e.set, Name: e.group}
 	for first, _, follows := k.Follows(); follows; first, _, follows = k.Follows() {
 		k = first
 	}
-	return strings.Join([]string{"", k.Queue, k.Set, k.Name}, "\x00")
+	return k
 }
 
 // entryOf returns the entry of a record; false: it is not compared.

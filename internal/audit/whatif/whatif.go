@@ -14,6 +14,8 @@ import (
 	"github.com/refloat/refloat/internal/chain/follow"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
+	"github.com/refloat/refloat/internal/group"
+	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 )
@@ -102,7 +104,7 @@ func Run(ctx context.Context, logs audit.Logs, o Options) ([]*Result, error) {
 
 // sideOf adds up a side over the partitions.
 func sideOf(parts []*pass, history *fates, name string, of func(*pass) *side) Side {
-	all := newFates(nil, false)
+	all := newFates(nil, 0, false)
 	for _, x := range parts {
 		all.merge(of(x).fates)
 	}
@@ -117,12 +119,12 @@ type side struct {
 	fates   *fates
 }
 
-func newSide(o *Options, c *Candidate) (*side, error) {
+func newSide(c *Candidate) (*side, error) {
 	r, err := audit.NewReplayer()
 	if err != nil {
 		return nil, err
 	}
-	s := &side{Replayer: r, set: c.Set, fates: newFates(o, false)}
+	s := &side{Replayer: r, set: c.Set}
 	s.Rules, s.RecordsOnly = evaluator.Rules{Set: c.Set.Set}, true
 	return s, nil
 }
@@ -175,6 +177,12 @@ type pass struct {
 	sides     []*side
 	compared  []*comparison
 	history   *fates
+	fates     []*fates // of the sides, and the history
+	jobs      map[string]*job
+	families  map[group.Key]*family
+	shapes    shapes
+	sweepAt   int
+	now       int64   // the latest time of a message
 	of        message // the current one
 	messages  uint64
 	began     int64 // when the first message was published; 0: there is none
@@ -182,31 +190,37 @@ type pass struct {
 }
 
 func partition(ctx context.Context, logs audit.Logs, p int, o *Options) (x *pass, err error) {
-	x = &pass{o: o, partition: p, history: newFates(o, true), of: message{logged: logs.Decisions != nil, requests: newRequests(o)}}
+	x = &pass{
+		o: o, partition: p, jobs: map[string]*job{}, families: map[group.Key]*family{}, shapes: shapes{known: map[string]*jobdb.Requests{}}, sweepAt: 1024,
+		of: message{logged: logs.Decisions != nil},
+	}
 	if o.Against != nil {
-		if x.against, err = newSide(o, o.Against); err != nil {
+		if x.against, err = newSide(o.Against); err != nil {
 			return nil, err
 		}
 	}
 	for i := range o.Candidates {
-		s, err := newSide(o, &o.Candidates[i])
+		s, err := newSide(&o.Candidates[i])
 		if err != nil {
 			return nil, err
 		}
-		x.sides, x.compared = append(x.sides, s), append(x.compared, newComparison(o, p))
+		x.sides, x.compared = append(x.sides, s), append(x.compared, &comparison{o: o, index: i, partition: p, result: newResult()})
 	}
+	for i, s := range x.all() {
+		s.fates = newFates(o, i, false)
+		x.fates = append(x.fates, s.fates)
+	}
+	x.history = newFates(o, len(x.fates), true)
+	x.fates = append(x.fates, x.history)
 	if x.of.logged {
 		err = x.decided(ctx, logs)
 	} else {
 		err = x.events(ctx, logs.Events)
 	}
-	for _, c := range x.compared {
-		c.end()
+	for _, j := range x.jobs {
+		x.told(j)
 	}
-	x.history.end()
-	for _, s := range x.all() {
-		s.fates.end()
-	}
+	x.jobs, x.families = nil, nil
 	return x, err
 }
 
@@ -314,11 +328,14 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 		if i == 0 {
 			of.seq = side.Events()
 			of.at = timeOf(of.seq, m.OriginPublish())
-			timed(actual, of.at)
-			of.requests.message(of.seq)
+			x.now = max(x.now, of.at)
+			x.hear()
+			x.place(actual)
 		}
-		timed(side.entries, of.at)
-		side.fates.message(of, side.entries)
+		x.place(side.entries)
+		for k := range side.entries {
+			side.fates.decided(of, &side.entries[k])
+		}
 	}
 	if x.against != nil {
 		baseline = x.against.entries
@@ -326,24 +343,18 @@ func (x *pass) message(form evaluator.Form, m *eventlog.Message, actual []entry)
 			happened = undecided(baseline)
 		}
 	}
-	x.history.message(of, happened)
+	for k := range happened {
+		x.history.decided(of, &happened[k])
+	}
+	x.happened()
 	for i, side := range x.sides {
 		x.compared[i].message(of, baseline, side.entries)
 	}
-	of.requests.done(of.seq, of.at)
+	x.forget()
 	if x.messages++; x.o.Progress != nil && x.messages%1024 == 0 {
 		x.o.Progress(x.partition, x.messages)
 	}
 	return nil
-}
-
-// timed sets the time of units, whose records have none.
-func timed(entries []entry, at int64) {
-	for i := range entries {
-		if entries[i].isUnit() {
-			entries[i].time = at
-		}
-	}
 }
 
 // undecided are failed runs on which nobody decided: a history that has events alone tells what became of them.
