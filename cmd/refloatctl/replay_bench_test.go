@@ -15,10 +15,10 @@ import (
 	"github.com/refloat/refloat/internal/eventlog/recording"
 )
 
-// BenchmarkReplayParallel reports how many times faster eight partitions are replayed, and their decisions printed as JSON, two
-// at once than one after the other, by the wall clock. The output must be the same.
+// BenchmarkReplayParallel reports how many times faster eight partitions of the recordings, ten copies of each, are replayed, and their
+// decisions printed as JSON, two at once than one after the other, by the wall clock. The output must be the same.
 func BenchmarkReplayParallel(b *testing.B) {
-	const partitions = 8
+	const partitions, copies = 8, 10
 	dir := b.TempDir()
 	log, err := filelog.Open(filelog.Config{FS: vfs.Default, Dir: dir, Partitions: partitions})
 	if err != nil {
@@ -30,12 +30,15 @@ func BenchmarkReplayParallel(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			messages := make([]eventlog.Message, len(entries))
-			for i := range entries {
-				messages[i] = entries[i].Message
-			}
-			if err := log.AppendSync(b.Context(), p, messages); err != nil {
-				b.Fatal(err)
+			for c := range copies {
+				messages := make([]eventlog.Message, len(entries))
+				for i := range entries {
+					messages[i] = entries[i].Message
+					messages[i].Payload = bytes.ReplaceAll(messages[i].Payload, []byte("01m7x"), fmt.Appendf(nil, "r%d%03d", p, c)) // other jobs
+				}
+				if err := log.AppendSync(b.Context(), p, messages); err != nil {
+					b.Fatal(err)
+				}
 			}
 		}
 	}
