@@ -169,7 +169,13 @@ func (w *pgBare) read(batch *pgBareBatch, table, where string, keys []string) {
 	if len(keys) == 0 {
 		return
 	}
-	rows, err := w.conn.Query(context.Background(), "SELECT * FROM refloat_"+table+" WHERE "+where, keys)
+	ctx, columnsOf := context.Background(), ""
+	err := w.conn.QueryRow(ctx, `SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, "refloat_"+table).Scan(&columnsOf)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	rows, err := w.conn.Query(ctx, "SELECT "+columnsOf+" FROM refloat_"+table+" WHERE "+where, keys)
 	if err != nil {
 		w.b.Fatal(err)
 	}

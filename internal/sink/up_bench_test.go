@@ -133,28 +133,42 @@ func middle(v []float64) float64 {
 
 // BenchmarkIngesterCPU is the CPU time an event of this process while an `up` decides and writes (up), and while an ingester writes the
 // same to SQLite, which is in the process, and to PostgreSQL, which is not. x-sqlite and x-postgres are the ingester's time as a multiple
-// of the evaluator's, which is what `up` takes beyond the first.
+// of the evaluator's, which is what `up` takes beyond the first; x-bare-sqlite and x-bare-postgres are what the drivers alone take of
+// this process to write the very same rows.
 func BenchmarkIngesterCPU(b *testing.B) {
 	u := newUps(b)
 	at := pgtest.Start(b, false).Database(b)
 	db, conn := openPostgres(b, at), postgresConn(b, at)
-	var up, lite, pg, xLite, xPG []float64
+	toPG := func(to jobdb.Store, in, out *filelog.Log) {
+		if _, err := conn.Exec(b.Context(), emptyTables); err != nil {
+			b.Fatal(err)
+		}
+		w, err := sink.New(sink.Config{Events: in, Decisions: out, DB: to})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Close()
+		drain(b, w, 1)
+	}
+	var up, lite, pg, xLite, xPG, bareLite, barePG []float64
+	var rows *bare
+	pgRows := &pgBare{b: b, conn: conn}
 	for b.Loop() {
 		dir := u.fed()
 		both := u.cpu(func() { u.run(dir) })
 		in, out := openLog(b, dir.Events(), true), openLog(b, dir.Decisions(), true)
 		one := u.cpu(func() { ingest(b, in, out, 0, func(db jobdb.Store, _ string) jobdb.Store { return db }) })
+		other := u.cpu(func() { toPG(db, in, out) })
+		if rows == nil { // the first time, of both
+			rows = &bare{b: b}
+			ingest(b, in, out, 0, func(db jobdb.Store, path string) jobdb.Store { return noting{db, rows.reading(path)} })
+			toPG(pgNoting{db, pgRows}, in, out)
+		}
 		if _, err := conn.Exec(b.Context(), emptyTables); err != nil {
 			b.Fatal(err)
 		}
-		other := u.cpu(func() {
-			w, err := sink.New(sink.Config{Events: in, Decisions: out, DB: db})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer w.Close()
-			drain(b, w, 1)
-		})
+		bareLite = append(bareLite, u.cpu(func() { rows.write() })/(both-one))
+		barePG = append(barePG, u.cpu(func() { pgRows.write() })/(both-one))
 		up, lite, pg = append(up, both), append(lite, one), append(pg, other)
 		xLite, xPG = append(xLite, one/(both-one)), append(xPG, other/(both-one))
 		if err := errors.Join(in.Close(), out.Close()); err != nil {
@@ -166,6 +180,8 @@ func BenchmarkIngesterCPU(b *testing.B) {
 	b.ReportMetric(middle(pg), "postgres-ns/event")
 	b.ReportMetric(middle(xLite), "x-sqlite")
 	b.ReportMetric(middle(xPG), "x-postgres")
+	b.ReportMetric(middle(bareLite), "x-bare-sqlite")
+	b.ReportMetric(middle(barePG), "x-bare-postgres")
 	b.ReportMetric(0, "ns/op")
 }
 
