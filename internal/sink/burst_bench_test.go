@@ -2,6 +2,7 @@ package sink_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,22 +10,30 @@ import (
 	"github.com/refloat/refloat/internal/sink"
 )
 
-// BenchmarkBurst applies one message in which many runs fail, with a decision on
-// each. The time per failure must not grow with their number.
-func BenchmarkBurst(b *testing.B) {
-	for _, failures := range []int{1_000, 10_000, 30_000} {
-		b.Run(fmt.Sprintf("failures=%d", failures), func(b *testing.B) {
-			events, decisions := burst(failures)
+// folded folds one message about so many things, and reports the time of each of them, which must not grow with their number.
+func folded(b *testing.B, what string, message func(n int) (events, decisions *memTopic)) {
+	b.Helper()
+	var each []float64
+	for _, n := range []int{1_000, 10_000, 30_000} {
+		b.Run(fmt.Sprintf("%ss=%d", what, n), func(b *testing.B) {
+			events, decisions := message(n)
 			for b.Loop() {
 				if _, err := sink.Fold(events, decisions, 0, 2); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*failures), "ns/failure")
+			each = append(each, b.Elapsed().Seconds()*1e9/float64(b.N*n))
+			b.ReportMetric(each[len(each)-1], "ns/"+what)
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+	if most := slices.Max(each); most > 8*each[0] {
+		b.Errorf("a %s takes %.0f ns, and with few of them %.0f", what, most, each[0])
+	}
 }
+
+// BenchmarkBurst applies one message in which many runs fail, with a decision on each.
+func BenchmarkBurst(b *testing.B) { folded(b, "failure", burst) }
 
 // burst is one message of failing runs: of each job the submission, the lease and
 // the failure, and Armada's own verdict on it.
@@ -45,28 +54,19 @@ func burst(failures int) (events, decisions *memTopic) {
 	return events, decisions
 }
 
-// BenchmarkOneJob applies one message about a single job that is leased and cancelled again and again. The time per
-// run must not grow with their number.
+// BenchmarkOneJob applies one message about a single job that is leased and cancelled again and again.
 func BenchmarkOneJob(b *testing.B) {
-	for _, runs := range []int{1_000, 10_000, 30_000} {
-		b.Run(fmt.Sprintf("runs=%d", runs), func(b *testing.B) {
-			lines := []string{"submit j"}
-			for i := range runs {
-				lines = append(lines, fmt.Sprintf("leased j r%d node=n executor=e pool=default", i), "cancelled j")
-			}
-			events, decisions := newTopic(1), newTopic(1)
-			c := newChain(&testing.T{}, decisions, 0)
-			at := eventlog.Position{Ledger: 1, Entry: 1, Batch: -1}
-			m, records := build("q", "set", lines, at, second)
-			events.append(0, m)
-			c.answer(at, 1, records...)
-			for b.Loop() {
-				if _, err := sink.Fold(events, decisions, 0, 2); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*runs), "ns/run")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
+	folded(b, "run", func(runs int) (events, decisions *memTopic) {
+		lines := []string{"submit j"}
+		for i := range runs {
+			lines = append(lines, fmt.Sprintf("leased j r%d node=n executor=e pool=default", i), "cancelled j")
+		}
+		events, decisions = newTopic(1), newTopic(1)
+		c := newChain(&testing.T{}, decisions, 0)
+		at := eventlog.Position{Ledger: 1, Entry: 1, Batch: -1}
+		m, records := build("q", "set", lines, at, second)
+		events.append(0, m)
+		c.answer(at, 1, records...)
+		return events, decisions
+	})
 }

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
@@ -33,7 +32,6 @@ func causeOf(run *runRow, policy, rule string) *jobdb.Cause {
 
 // runsFailed notes what the runs held that failed in this message. What decided on them, if anything did, is among its records.
 func (f *fold) runsFailed() {
-	var noted []*runRow
 	for i := range f.Events.Events {
 		ev := &f.Events.Events[i]
 		if ev.Kind != events.RunErrors && ev.Kind != events.RunPreempted {
@@ -41,15 +39,13 @@ func (f *fold) runsFailed() {
 		}
 		job, _ := named(f.Events, i)
 		j, run := f.rowsOf(job, ev.RunID)
-		if run == nil || run.State != jobdb.RunFailed || run.failedIn != f.applied || slices.Contains(noted, run) {
+		if run == nil || run.State != jobdb.RunFailed || run.failedIn != f.applied {
 			continue
 		}
-		noted = append(noted, run)
+		run.failedIn = 0 // it is noted once, whatever else the message says of it
 		cause := causeOf(run, "", "")
-		for _, r := range f.Records {
-			if d, ok := r.(*chain.Decision); ok && d.RunID == run.RunID && d.JobID == job {
-				cause.Policy, cause.Rule = d.Policy, d.Rule
-			}
+		if d := f.decisionOn(job, ev.RunID); d != nil {
+			cause.Policy, cause.Rule = d.Policy, d.Rule
 		}
 		f.cost(j, run, jobdb.FailedRun, cause)
 	}
@@ -81,11 +77,14 @@ func (f *fold) restartedFor(m *chain.MemberChange) *jobdb.Cause {
 	if f.Superseded {
 		return nil
 	}
-	for _, r := range slices.Backward(f.Records) {
-		if d, ok := r.(*chain.Decision); ok && d.Member != nil && d.Queue == m.Queue && d.JobSet == m.JobSet && d.Member.Group == m.Member.Group {
-			_, run := f.rowsOf(d.JobID, d.RunID)
-			return causeOf(run, d.Policy, d.Rule)
+	if f.restarts == nil {
+		f.restarts = map[groupKey]*jobdb.Cause{}
+		for _, r := range f.Records {
+			if d, ok := r.(*chain.Decision); ok && d.Member != nil {
+				_, run := f.rowsOf(d.JobID, d.RunID)
+				f.restarts[groupKey{d.Queue, d.JobSet, d.Member.Group}] = causeOf(run, d.Policy, d.Rule)
+			}
 		}
 	}
-	return nil
+	return f.restarts[groupKey{m.Queue, m.JobSet, m.Member.Group}]
 }

@@ -197,12 +197,12 @@ func reportsFailure(ev *events.Event) bool {
 	return ev.Kind == events.RunPreempted || ev.Kind == events.RunErrors && ev.Error != nil
 }
 
-// decisionOn returns the message's enforced decision on a run.
+// decisionOn returns the message's decision on a run, in shadow or not; nil: there is none.
 func (m *Message) decisionOn(job, run string) *chain.Decision {
 	if len(m.Records) > fewEvents && m.decisions == nil {
 		m.decisions = make(map[jobdb.RunKey]*chain.Decision, len(m.Records))
 		for _, r := range m.Records {
-			if d, ok := r.(*chain.Decision); ok && !d.Shadow {
+			if d, ok := r.(*chain.Decision); ok {
 				m.decisions[jobdb.RunKey{JobID: d.JobID, RunID: d.RunID}] = d
 			}
 		}
@@ -211,7 +211,7 @@ func (m *Message) decisionOn(job, run string) *chain.Decision {
 		return m.decisions[jobdb.RunKey{JobID: job, RunID: run}]
 	}
 	for _, r := range m.Records {
-		if d, ok := r.(*chain.Decision); ok && d.JobID == job && d.RunID == run && !d.Shadow {
+		if d, ok := r.(*chain.Decision); ok && d.JobID == job && d.RunID == run {
 			return d
 		}
 	}

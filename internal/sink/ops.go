@@ -16,6 +16,8 @@ type fold struct {
 	*Message
 	i int   // the event's index in the message
 	t int64 // its time
+
+	restarts map[groupKey]*jobdb.Cause // by restartedFor; nil: it was not asked
 }
 
 // Apply applies one message: its events in order, then its records in order. A decision
@@ -195,7 +197,11 @@ func (f *fold) armadaRequeued(j *jobRow) {
 // decided reports whether there is an enforced decision on the job's latest run, from
 // before or in this message, or it was told to stop.
 func (f *fold) decided(j *jobRow) bool {
-	return j.Queueing.Decision != 0 || j.Member.Restarting || f.decisionOn(j.JobID, j.Queueing.LatestRun) != nil
+	if j.Queueing.Decision != 0 || j.Member.Restarting {
+		return true
+	}
+	d := f.decisionOn(j.JobID, j.Queueing.LatestRun)
+	return d != nil && !d.Shadow
 }
 
 // cancelSet requests cancellation of the submitted jobs of the set, restricted to
