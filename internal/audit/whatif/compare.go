@@ -47,28 +47,39 @@ type message struct {
 	facts    policy.Failure // scratch
 }
 
-type cause struct{ run, name string }
+type cause struct {
+	run, name string
+	event     int // that says it
+}
 
 // cause names why a run failed.
 func (m *message) cause(e *entry) string {
 	if m.seq == nil || e.isUnit() {
 		return e.verdict.Code
 	}
-	for i := range m.causes {
-		if c := &m.causes[i]; c.run == e.run[1] {
-			return c.name
+	if i := around(m.causes, e.place, func(c *cause) bool { return c.run == e.run[1] }); i >= 0 {
+		return m.causes[i].name
+	}
+	c := cause{run: e.run[1], name: "unknown"}
+	if n := len(m.causes); n > 0 {
+		c.event = m.causes[n-1].event
+	}
+	if i := around(m.seq.Events, c.event, func(ev *events.Event) bool { return ev.RunID == e.run[1] && ev.JobID == e.jobID() && ev.Error != nil }); i >= 0 {
+		evaluator.ErrorFacts(&m.facts, m.seq.Events[i].Error)
+		c.name, c.event = audit.Cause(&m.facts), i
+	}
+	m.causes = append(m.causes, c)
+	return c.name
+}
+
+// around finds an element, and looks first where it is expected: what a message has of many runs is in about the same order everywhere.
+func around[T any](all []T, at int, is func(*T) bool) int {
+	for k := range all {
+		if i := (at + k) % len(all); is(&all[i]) {
+			return i
 		}
 	}
-	name := "unknown"
-	for i := range m.seq.Events {
-		if ev := &m.seq.Events[i]; ev.RunID == e.run[1] && ev.JobID == e.jobID() && ev.Error != nil {
-			evaluator.ErrorFacts(&m.facts, ev.Error)
-			name = audit.Cause(&m.facts)
-			break
-		}
-	}
-	m.causes = append(m.causes, cause{e.run[1], name})
-	return name
+	return -1
 }
 
 // failed reports whether the history has a decision that failed the run of an entry for good.
@@ -144,12 +155,11 @@ func timeOf(seq *events.Sequence, publish int64) int64 {
 }
 
 func find(all []entry, e *entry) *entry {
-	for i := range all {
-		if all[i].run == e.run && all[i].queue == e.queue && all[i].set == e.set { // units of several sets have one name
-			return &all[i]
-		}
+	i := around(all, e.place, func(x *entry) bool { return x.run == e.run && x.queue == e.queue && x.set == e.set }) // units of several sets have one name
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &all[i]
 }
 
 func (c *comparison) partedOf(e *entry) *parted {

@@ -66,6 +66,7 @@ type entry struct {
 	queue, set string
 	group      string // "": no member of one
 	time       int64
+	place      int // among those of its message
 	decided    bool
 	grants     bool    // a retry that the side of the entry counts
 	job        *job    // nil: a unit

@@ -163,6 +163,7 @@ func (s *side) step(form evaluator.Form, m *eventlog.Message) error {
 func entriesOf(to []entry, records []chain.Record) []entry {
 	for _, r := range records {
 		if e, ok := entryOf(r); ok {
+			e.place = len(to)
 			to = append(to, e)
 		}
 	}
