@@ -169,13 +169,7 @@ func (w *pgBare) read(batch *pgBareBatch, table, where string, keys []string) {
 	if len(keys) == 0 {
 		return
 	}
-	ctx, columnsOf := context.Background(), ""
-	err := w.conn.QueryRow(ctx, `SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute
-		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, "refloat_"+table).Scan(&columnsOf)
-	if err != nil {
-		w.b.Fatal(err)
-	}
-	rows, err := w.conn.Query(ctx, "SELECT "+columnsOf+" FROM refloat_"+table+" WHERE "+where, keys)
+	rows, err := w.conn.Query(context.Background(), "SELECT "+pgtest.Columns(w.b, w.conn, "refloat_"+table)+" FROM refloat_"+table+" WHERE "+where, keys)
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -333,13 +333,14 @@ func BenchmarkWaiting(b *testing.B) {
 	db := open(b, url)
 	h.ingest(b, db, writer.HoldBack, 1000, nil)
 	exec("CREATE TABLE a_job AS SELECT * FROM refloat_jobs JOIN (SELECT job_id, scheduling_info FROM jobs) AS j USING (job_id) WHERE queue = 'vision-train' LIMIT 1")
+	columns := pgtest.Columns(b, conn, "refloat_jobs")
 	const series = " FROM a_job, generate_series(1, 10000) AS i"
 	const due = "4611686018427387904" // in the far future
 	waiting := []string{
 		`INSERT INTO jobs (job_id, job_set, queue, user_id, submitted, priority, queued, queued_version, scheduling_info, scheduling_info_version)
 			SELECT 'waits-' || i, 'waits', 'vision-train', 'u', 1, 1, true, 2, scheduling_info, 1` + series,
-		`INSERT INTO refloat_jobs SELECT (jsonb_populate_record(NULL::refloat_jobs, to_jsonb(a_job) || jsonb_build_object(
-			'job_id', 'waits-' || i, 'partition', i % 3, 'job_set', 'waits', 'retry_after', ` + due + `))).*` + series,
+		"INSERT INTO refloat_jobs (" + columns + ") SELECT " + columns + ` FROM (SELECT (jsonb_populate_record(NULL::refloat_jobs, to_jsonb(a_job) || jsonb_build_object(
+			'job_id', 'waits-' || i, 'partition', i % 3, 'job_set', 'waits', 'retry_after', ` + due + `))).*` + series + ") AS waiting",
 		`INSERT INTO refloat_waits SELECT i % 3, 'waits-' || i, 'run', i, 'p', ` + due + `, '{node-1}', false, false, true, 0, 0, ` + due + series,
 	}
 	stand := []string{

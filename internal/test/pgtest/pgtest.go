@@ -216,6 +216,17 @@ func (s *Server) Restart(t testing.TB) {
 // errNone reports that this machine has no PostgreSQL.
 var errNone = errors.New("no initdb and postgres in PATH or /usr/lib/postgresql/*/bin; install PostgreSQL or set REFLOAT_TEST_POSTGRES to a server's URL")
 
+// Columns returns the columns of a table that a row is written with, separated by commas: not those that are generated.
+func Columns(t testing.TB, conn *pgx.Conn, table string) (names string) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(), `SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, table).Scan(&names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
 func skip(t testing.TB, err error) {
 	t.Helper()
 	if !errors.Is(err, errNone) || os.Getenv("REQUIRE_INTEGRATION") == "1" {
