@@ -155,11 +155,11 @@ func TestGetBudgets(t *testing.T) {
 		permits             string
 		used, allowed, left int64 // 0: nothing was asked
 	}{
-		"used up":       {1, 3, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}", "q 0.3 2 10m0s refuse 1", 2, 2, 0},
-		"of partitions": {3, 3, "{queue: q, ratio: 0, floor: 4, whenExhausted: Refuse}", "q 0 4 10m0s refuse 1", 2, 2, 0},
-		"by first runs": {1, 4, "{ratio: 1, floor: 1, window: 1h, mode: Shadow}", "all together 1 1 1h0m0s delay (shadow) 1", 4, 5, 1},
-		"delayed":       {1, 2, "{queue: q, ratio: 0, floor: 1}", "q 0 1 10m0s delay 1", 1, 1, 0},
-		"not asked":     {1, 1, "{queue: other, ratio: 0.5, floor: 3}", "other 0.5 3 10m0s delay 1", 0, 0, 0},
+		"used up":       {1, 3, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}", "q 0.3 2 10m refused 1", 2, 2, 0},
+		"of partitions": {3, 3, "{queue: q, ratio: 0, floor: 4, whenExhausted: Refuse}", "q 0 4 10m refused 1", 2, 2, 0},
+		"by first runs": {1, 4, "{ratio: 1, floor: 1, window: 1h, mode: Shadow}", "all queues together 1 1 1h delayed (in shadow: only counted) 1", 4, 5, 1},
+		"delayed":       {1, 2, "{queue: q, ratio: 0, floor: 1}", "q 0 1 10m delayed 1", 1, 1, 0},
+		"not asked":     {1, 1, "{queue: other, ratio: 0.5, floor: 3}", "other 0.5 3 10m delayed 1", 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

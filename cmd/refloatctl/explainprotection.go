@@ -258,22 +258,6 @@ the guard saw; and the causes of the newest failed runs there.`, func(*cobra.Com
 		})
 }
 
-// saysBudget says in a sentence what a retry budget permits.
-func saysBudget(b *policy.Budget) string {
-	of, beyond := "all queues together", "delayed"
-	if b.Queue != "" {
-		of = "queue " + b.Queue
-	}
-	if b.Refuse {
-		beyond = "refused"
-	}
-	if b.Shadow {
-		beyond += ", but in shadow: this is only counted"
-	}
-	return fmt.Sprintf("it permits %s, in each %s, %d retries and %s for each first run; what is beyond that is %s",
-		of, policyfile.Short(b.Window), b.Floor, policyfile.Thousandths(b.Ratio), beyond)
-}
-
 func newExplainBudget() *cobra.Command {
 	return explainProtection("budget", "NAME", "Explain what a retry budget granted, and what is left of it",
 		`Tell of a retry budget: what it says, how it decided of the newest decisions for which it was the one that
@@ -289,7 +273,7 @@ held back the most, and what the last one of them said of its window. Each parti
 				return nil, err
 			}
 			budget := &set.Budgets()[0]
-			s.Now = append(s.Now, saysBudget(budget))
+			s.Now = append(s.Now, query.TermsOf(budget).String())
 			uses, err := query.UsesOfBudget(ctx, jobs, budget, got.Generation)
 			if err != nil {
 				s.Now = append(s.Now, "what it decided is not known: "+err.Error())

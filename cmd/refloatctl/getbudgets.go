@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,14 +39,8 @@ func budgetTable(w io.Writer, set *policyfile.Set, resources []*pb.Resource, sta
 	t := show.NewTable(w, "BUDGET", "QUEUE", "RATIO", "FLOOR", "WINDOW", "BEYOND IT", "SINCE GENERATION", "PARTITION", "USED", "ALLOWED", "LEFT", "AS OF")
 	since := generationsOf(resources)
 	for _, b := range set.Budgets() {
-		beyond := "delay"
-		if b.Refuse {
-			beyond = "refuse"
-		}
-		if b.Shadow {
-			beyond += " (shadow)"
-		}
-		row := []string{b.Name, cmp.Or(b.Queue, "all together"), policyfile.Thousandths(b.Ratio), fmt.Sprint(b.Floor), b.Window.String(), beyond, fmt.Sprint(since[b.Name])}
+		terms := query.TermsOf(&b)
+		row := []string{b.Name, terms.Queue, terms.Ratio, terms.Floor, terms.Window, terms.Beyond, fmt.Sprint(since[b.Name])}
 		for _, s := range states[b.Name] {
 			t.Row(append(slices.Clip(row), fmt.Sprint(s.Partition), fmt.Sprint(s.Used), fmt.Sprint(s.Allowed), fmt.Sprint(s.Left), s.AsOf)...)
 		}

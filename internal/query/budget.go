@@ -10,7 +10,37 @@ import (
 	"github.com/refloat/refloat/internal/jobdb"
 	"github.com/refloat/refloat/internal/plural"
 	"github.com/refloat/refloat/internal/policy"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 )
+
+// BudgetTerms is what a retry budget permits, in the words of documents.
+type BudgetTerms struct {
+	Queue, Ratio, Floor, Window string
+	Beyond                      string // what happens to retries beyond it
+}
+
+const allQueues = "all queues together"
+
+// TermsOf returns what a retry budget permits.
+func TermsOf(b *policy.Budget) BudgetTerms {
+	t := BudgetTerms{cmp.Or(b.Queue, allQueues), policyfile.Thousandths(b.Ratio), fmt.Sprint(b.Floor), policyfile.Short(b.Window), "delayed"}
+	if b.Refuse {
+		t.Beyond = "refused"
+	}
+	if b.Shadow {
+		t.Beyond += " (in shadow: only counted)"
+	}
+	return t
+}
+
+// String says it in a sentence.
+func (t BudgetTerms) String() string {
+	of := t.Queue
+	if of != allQueues {
+		of = "queue " + of
+	}
+	return fmt.Sprintf("it permits %s, in each %s, %s retries and %s for each first run; what is beyond that is %s", of, t.Window, t.Floor, t.Ratio, t.Beyond)
+}
 
 // BudgetUses is what the newest decisions said of a retry budget.
 type BudgetUses struct {

@@ -38,7 +38,7 @@ spec: {ratio: 1, floor: 40, window: 90s, whenExhausted: Refuse, mode: Shadow}
 	})
 	_, body := ask(t, "GET", d.url+"/policies", "")
 	_, budgets, ok := strings.Cut(text(body), heading)
-	for _, want := range []string{"genomics genomics 0.25 2 10m0s is delayed Enforce", "whole-fleet all together 1 40 1m30s fails Shadow"} {
+	for _, want := range []string{"genomics genomics 0.25 2 10m delayed", "whole-fleet all queues together 1 40 1m30s refused (in shadow: only counted)"} {
 		if !ok || !strings.Contains(budgets, want) {
 			t.Errorf("the page of policies lacks %q:\n%s", want, text(body))
 		}

@@ -98,21 +98,16 @@ func generationTable(caption string, list []*pb.Generation) table {
 
 // budgetsOf lists retry budgets, and what each permits.
 func budgetsOf(snap *policylog.Snapshot) table {
-	t := table{Caption: "Retry budgets", Columns: columns("Name", "Queue", "Ratio>", "Floor>", "Window>", "What is beyond it", "Mode")}
+	t := table{Caption: "Retry budgets", Columns: columns("Name", "Queue", "Ratio>", "Floor>", "Window>", "What is beyond it")}
 	for _, b := range snap.Base.Budgets() {
-		queue, beyond, mode := linked(b.Queue, link("/queue", "name", b.Queue)), "is delayed", "Enforce"
-		if b.Queue == "" {
-			queue = text("all together")
-		}
-		if b.Refuse {
-			beyond = "fails"
-		}
-		if b.Shadow {
-			mode = "Shadow"
+		terms := query.TermsOf(&b)
+		queue := text(terms.Queue)
+		if b.Queue != "" {
+			queue = linked(b.Queue, link("/queue", "name", b.Queue))
 		}
 		t.Rows = append(t.Rows, []cell{
 			linked(b.Name, link("/policy", "kind", policyfile.KindBudget, "name", b.Name)), queue,
-			number(policyfile.Thousandths(b.Ratio)), number(fmt.Sprint(b.Floor)), number(b.Window.String()), text(beyond), text(mode),
+			number(terms.Ratio), number(terms.Floor), number(terms.Window), text(terms.Beyond),
 		})
 	}
 	return t
