@@ -218,6 +218,10 @@ func TestAvoidNode(t *testing.T) {
 	at("resume", "retries", "--everything", "--reason", "x").exits(t, exitFine).prints(t, "no such override", "gpu-17", "gpu-18")
 	at("get", "policies").exits(t, exitFine).prints(t, "Retries avoid node gpu-17 until", "XID errors", "Node gpu-18 is trusted")
 	at("get", "nodes").exits(t, exitFine).prints(t, "gpu-17", "avoided", "XID errors", "kubectl cordon gpu-17", "gpu-18", "trusted")
+	if out := at("get", "nodes", "gpu-18").exits(t, exitFine).prints(t, "trusted").out; strings.Contains(out, "gpu-17") {
+		t.Errorf("of gpu-18:\n%s", out)
+	}
+	at("get", "nodes", "gpu-19").exits(t, exitFine).prints(t, "No override is about gpu-19.")
 	p.ends(t)
 	ctl(t, "up", "--data", data, "--policies", policies, "--feed", recordingFile("plain"), "--exit-when-drained").exits(t, exitFine)
 	explained := false
@@ -250,6 +254,10 @@ func TestBreaker(t *testing.T) {
 	at("open", "breaker", "--category", "other", "--subcategory", "x", "--all", "--for", "24h", "--reason", "y").exits(t, exitFine)
 	at("get", "breakers").exits(t, exitFine).prints(t, "infrastructure", "all", "registry is down", "other/x")
 	at("get", "breakers", "-o", "json").exits(t, exitFine).prints(t, `"category":"other","subcategory":"x"`)
+	if out := at("get", "breakers", "other").exits(t, exitFine).prints(t, "other/x").out; strings.Contains(out, "infrastructure") {
+		t.Errorf("of category other:\n%s", out)
+	}
+	at("get", "breakers", "oom").exits(t, exitFine).prints(t, "No override is about oom.")
 	at("close", "breaker", "--category", "other", "--all", "--reason", "x").exits(t, exitFine).prints(t, "no such override")
 	at("close", "breaker", "--category", "other", "--subcategory", "x", "--all", "--reason", "x").exits(t, exitFine).prints(t, "infrastructure")
 	at("get", "policies").exits(t, exitFine).prints(t, "Retries of all queues after failures of category infrastructure are held until", "registry is down")

@@ -53,6 +53,20 @@ func checkArgs(c *cobra.Command) {
 	}
 }
 
+// noArgument refuses arguments, and names the command that shows one of what this one lists.
+func noArgument(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%s takes no argument, but has %q", cmd.Name(), args[0])
+	for _, one := range cmd.Parent().Commands() {
+		if one.Name()+"s" == cmd.Name() {
+			err = fmt.Errorf("%w: `%s` shows one", err, one.CommandPath())
+		}
+	}
+	return err
+}
+
 // argument requires one argument, and names it in the error.
 func argument(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -57,7 +57,7 @@ Exit code 1 if there is an error; with --strict also for a field that is lost or
 		Example: `  kubectl get jobset training -o yaml | refloatctl convert -f - -o training
   refloatctl convert -f job.yaml -f jobset.yaml --queue ml --job-set monday -o out
   refloatctl convert -f job.yaml --strict > /dev/null`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error { return convertFiles(cmd, f) },
 	}
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file of manifests, or - for stdin; may be repeated (required)")

@@ -80,7 +80,7 @@ func newCutoverStep(name, short, long string) *cobra.Command {
 	var f cutoverFlags
 	const needs = " --pulsar URL --pulsar-admin URL --job-db postgres://…"
 	cmd := &cobra.Command{
-		Use: name + needs, Short: short, Long: long, Args: cobra.NoArgs,
+		Use: name + needs, Short: short, Long: long, Args: noArgument,
 		Example: "  refloatctl cutover " + name + " --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://scheduler@db:5432/scheduler",
 	}
 	f.pulsar = pulsarflags.Bind(cmd)

@@ -40,7 +40,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors,
 		Example: `  refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080
   refloatctl doctor --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 -o json
   PGPASSWORD=… refloatctl doctor --job-db postgres://armada@db:5432/scheduler`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 	}
 	flags := pulsarflags.Bind(cmd)
 	addOutput(cmd, &output)

@@ -38,7 +38,7 @@ func TestPulsarUsage(t *testing.T) {
 		{"doctor without admin", "doctor" + at, exitUsage, "--pulsar-admin URL is required"},
 		{"doctor in another form", "doctor" + dead + " -o yaml", exitUsage, `-o "yaml"`},
 		{"doctor of an archive alone", "doctor --archive x", exitUsage, "--archive is compared with the topics"},
-		{"doctor with an argument", "doctor now" + dead, exitUsage, "unknown command"},
+		{"doctor with an argument", "doctor now" + dead, exitUsage, "doctor takes no argument"},
 		{"doctor with a bad URL", "doctor --pulsar localhost --pulsar-admin http://x", exitUsage, "--pulsar: want pulsar://host:port"},
 		{"topics: needs a subcommand", "topics", exitUsage, "topics: needs a subcommand: create"},
 		{"topics create of nothing", "topics create", exitUsage, "--pulsar URL is required"},

@@ -65,7 +65,7 @@ and related flags say what was used up before; --verify takes the action.`,
   refloatctl eval -p examples/policies --category infrastructure --subcategory gpu --node n17 -o json
   refloatctl eval -p examples/policies --group-policy training --restarts 10
   refloatctl eval -p examples/policies --group-policy training --message 'host is going down' --restarts 10 --verify RestartGroup`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(f.unit.check(cmd, f.verify), f.check()); err != nil {
 				return err

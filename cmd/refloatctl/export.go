@@ -86,7 +86,7 @@ type exporting[T, R any] struct {
 
 func (e *exporting[T, R]) command(f *exportFlags) *cobra.Command {
 	cmd := &e.Command
-	cmd.Args = cobra.NoArgs
+	cmd.Args = noArgument
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return exportRows(cmd, f, func(q jobdb.Queries, write func(*R) error) ([]any, error) {
 			return e.read(q, &f.sel.Criteria, f.sel.Page, func(v *T) error {

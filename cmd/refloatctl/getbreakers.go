@@ -33,33 +33,34 @@ type breakerLine struct {
 func newGetBreakers() *cobra.Command {
 	var f getPoliciesFlags
 	cmd := &cobra.Command{
-		Use:   "breakers",
+		Use:   "breakers [CATEGORY]",
 		Short: "List the breakers that overrides have open",
 		Long: `List the failure categories whose retries are held because the guard or a person opened a
 breaker, until when and why, and from the job database how many retries it holds now, how many
 of those that it held have started and are not held again, and how many failed again. A breaker
 is half-open once some have started. ` + "`get decisions --code BreakerHeld`" + ` lists what they held.`,
 		Example: `  refloatctl get breakers --data .refloat-run`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				answer, err := c.List(ctx, &pb.ListRequest{})
+				overrides, err := overridesAbout(ctx, c, args, func(o *policyfile.Override) string { return o.Category })
 				if err != nil {
 					return err
 				}
-				all := breakersOf(answer.Brakes, time.Now().UnixNano())
+				all := breakersOf(overrides, time.Now().UnixNano())
 				for i := range all {
 					if all[i].BreakerCounts, err = query.CountBreaker(ctx, f.jobAnswers(), all[i].override); err != nil {
 						fmt.Fprintln(cmd.ErrOrStderr(), "What breakers hold is not known:", err)
 						break
 					}
 				}
-				return overridden(cmd, f.output, &breakerRows, all, "No breaker is open by an override.")
+				return overridden(cmd, f.output, &breakerRows, all, "No breaker is open by an override.", args)
 			})
 		},
 	}
 	f.bind(cmd)
 	addOutput(cmd, &f.output)
+	completeArg(cmd, &f.client, named("category"))
 	return cmd
 }
 

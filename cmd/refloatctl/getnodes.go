@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/refloat/refloat/cmd/internal/show"
 	"github.com/refloat/refloat/internal/api"
 	"github.com/refloat/refloat/internal/api/pb"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/query"
 )
 
@@ -27,25 +29,26 @@ type nodeLine struct {
 func newGetNodes() *cobra.Command {
 	var f getPoliciesFlags
 	cmd := &cobra.Command{
-		Use:   "nodes",
+		Use:   "nodes [NAME]",
 		Short: "List the nodes that retries avoid, or that are trusted, by overrides",
 		Long: `List the nodes that retries avoid because the guard suspects them or a person said so, until
 when and why, and those that are trusted. First runs still start on them: the last column is
 the command that keeps these away too.`,
 		Example: `  refloatctl get nodes --data .refloat-run`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.reading(cmd.Context(), func(ctx context.Context, c pb.PoliciesClient) error {
-				answer, err := c.List(ctx, &pb.ListRequest{})
+				overrides, err := overridesAbout(ctx, c, args, func(o *policyfile.Override) string { return o.Node })
 				if err != nil {
 					return err
 				}
-				return overridden(cmd, f.output, &nodeRows, nodesOf(answer.Brakes, time.Now().UnixNano()), "Retries avoid no node by an override.")
+				return overridden(cmd, f.output, &nodeRows, nodesOf(overrides, time.Now().UnixNano()), "Retries avoid no node by an override.", args)
 			})
 		},
 	}
 	f.bind(cmd)
 	addOutput(cmd, &f.output)
+	completeArg(cmd, &f.client, named("node"))
 	return cmd
 }
 
@@ -74,11 +77,23 @@ var nodeRows = show.Rows[nodeLine]{Columns: []show.Column[nodeLine]{
 	{Heading: "KEEP FIRST RUNS AWAY", Cell: func(n nodeLine) string { return n.Cordon }},
 }}
 
-// overridden lists what overrides say of something; none is what a person reads if there is nothing.
-func overridden[T any](cmd *cobra.Command, output string, rows *show.Rows[T], all []T, none string) error {
-	if len(all) == 0 && output == show.FormTable {
-		fmt.Fprintln(cmd.OutOrStdout(), none)
-		return nil
+// overridesAbout returns all overrides, or those with a name that an argument gives.
+func overridesAbout(ctx context.Context, c pb.PoliciesClient, args []string, name func(*policyfile.Override) string) ([]*pb.BrakeState, error) {
+	answer, err := c.List(ctx, &pb.ListRequest{})
+	return slices.DeleteFunc(answer.GetBrakes(), func(b *pb.BrakeState) bool {
+		o := api.OverrideOf(b)
+		return len(args) > 0 && name(&o.Override) != args[0]
+	}), err
+}
+
+// overridden lists what overrides say of something, or of what an argument names; none is what a person reads if there is nothing.
+func overridden[T any](cmd *cobra.Command, output string, rows *show.Rows[T], all []T, none string, args []string) error {
+	if len(all) > 0 || output != show.FormTable {
+		return list(cmd, output, rows, all)
 	}
-	return list(cmd, output, rows, all)
+	if len(args) > 0 {
+		none = fmt.Sprintf("No override is about %s.", query.OneLine(args[0]))
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), none)
+	return nil
 }

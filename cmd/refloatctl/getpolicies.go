@@ -72,7 +72,7 @@ With -o yaml it prints what ` + "`apply -f`" + ` reads.`,
 		},
 	}
 	if kind == policyfile.KindSettings || kind == "" {
-		cmd.Args = cobra.NoArgs
+		cmd.Args = noArgument
 	}
 	f.bind(cmd)
 	cmd.Flags().Uint64Var(&f.generation, "generation", 0, "show this generation (default: the newest)")

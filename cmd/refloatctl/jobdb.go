@@ -43,7 +43,7 @@ counted), 2 usage, 3 the logs or the database cannot be read.`,
 		Example: `  refloatctl verify jobdb --data .refloat-run
   refloatctl verify jobdb --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --job-db postgres://refloat@db:5432/scheduler
   refloatctl verify jobdb --data /var/lib/copy --job-db postgres://refloat@db:5432/scheduler -o json`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(from.checkLogs(), from.checkJobs()); err != nil {
 				return err

@@ -174,7 +174,7 @@ type listing[T any] struct {
 
 func (l *listing[T]) command(f *listFlags) *cobra.Command {
 	cmd := &l.Command
-	cmd.Args = cobra.NoArgs
+	cmd.Args = noArgument
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err

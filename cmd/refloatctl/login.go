@@ -44,7 +44,7 @@ func newLogin() *cobra.Command {
 		Short: "Sign in at the identity provider of a server",
 		Long: `Signs in with a browser, which may be on another machine with --device, and keeps the tokens in a file that only you can
 read. Commands with the same --server then act for you, until you run refloatctl logout or the identity provider ends it.`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := c.only()
 			if err != nil {
@@ -89,7 +89,7 @@ func newLogout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout --server HOST:PORT",
 		Short: "Revoke and delete the tokens of refloatctl login",
-		Args:  cobra.NoArgs,
+		Args:  noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := c.only()
 			if err != nil {

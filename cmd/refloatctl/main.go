@@ -92,7 +92,7 @@ Exit codes: 0 success, 1 finding (a difference, a problem in a file), 2 usage,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
-		Args:              cobra.NoArgs,
+		Args:              noArgument,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })

@@ -69,7 +69,7 @@ operator acts; of the others, and of all if no server runs, the list has what th
 database has: the owner's id in the decision log, and the last envelope.`,
 		Example: `  refloatctl get partitions --data .refloat-run
   refloatctl get partitions --server evaluator-0:8090 -o wide`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.checkJobs(); err != nil {
 				return err
@@ -136,7 +136,7 @@ decisions, as they would without Refloat. Later decisions on them are superseded
 release of no messages marks where a cut-over began: Armada's own ingester had
 applied everything before it.`,
 		Example: "  refloatctl get releases --job-db postgres://refloat@db:5432/scheduler",
-		Args:    cobra.NoArgs,
+		Args:    noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

@@ -48,7 +48,7 @@ A gap in the middle is an error. A missing beginning is reported.`,
 		Example: `  refloatctl record --pulsar pulsar://localhost:6650 --topic events --out events.jsonl.gz
   refloatctl record --pulsar pulsar://localhost:6650 --topic decisions --out /backup/decisions
   refloatctl record --pulsar pulsar://localhost:6650 --topic events --from 2026-11-20T08:00:00Z --to 2026-11-20T09:00:00Z --out hour.jsonl.gz`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 	}
 	flags := pulsarflags.BindCluster(cmd)
 	set := cmd.Flags()

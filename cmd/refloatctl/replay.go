@@ -44,7 +44,7 @@ func newReplay() *cobra.Command {
 failed run by the given policies. Nothing is written.`,
 		Example: `  refloatctl replay --log /tmp/plain --policies examples/policies
   refloatctl replay --log /tmp/plain --policies examples/policies -o json | jq .code | sort | uniq -c`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.parallel < 1:

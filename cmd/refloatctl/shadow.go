@@ -55,7 +55,7 @@ succeeded is unknown. With -o json, each queue and each failed run is a line.`,
   refloatctl shadow report --job-db postgres://refloat@db:5432/scheduler --queue ml --since 168h
   refloatctl shadow report --log /tmp/plain --policies examples/policies --jobs 0
   refloatctl shadow report --data .refloat-run -o json | jq -r 'select(.run.lost).run.decision.jobId'`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.check()
 			if err != nil {

@@ -65,7 +65,7 @@ Exit codes: 0 done, 1 a policy file has problems, 2 usage, 3 a file could not be
   refloatctl simulate --fit history.jsonl.gz > workload.yaml
   refloatctl simulate --policies my/policies --trace pods.csv.gz --cluster-from nodes.csv.gz --load 2
   refloatctl simulate --example cluster > cluster.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed("jobs"), cmd.Flags().Changed("seeds")); err != nil {
 				return err

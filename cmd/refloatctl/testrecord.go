@@ -45,7 +45,7 @@ differently (exit code 1), and is kept nevertheless.`,
   refloatctl test incident -v
   refloatctl test record --job 01m7xn681y99tqr9907k6hqh4d --data .refloat-run --out my-policies/tests --policies my-policies
   refloatctl test record --group run-17 --queue ml --job-set trainings --data .refloat-run --out incident`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.job == "" && f.group == "":

@@ -37,7 +37,7 @@ was, for which it reads all of them. Decisions in shadow, and superseded ones, h
 effect and are not counted.`,
 		Example: `  refloatctl top retries --data .refloat-run --by rule --since 1h
   refloatctl top retries --job-db postgres://refloat@db:5432/scheduler --by node --category gpu -o json`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

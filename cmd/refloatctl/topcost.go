@@ -27,7 +27,7 @@ succeeded, RETRY LOST those that failed (as a failed run, each is in FAILED too)
 cancelled, both by the failure that they were granted for. Days, in UTC, count as a whole.`,
 		Example: `  refloatctl top cost --data .refloat-run --by rule --since 7d
   refloatctl top cost --job-db postgres://refloat@db:5432/scheduler --by node --key gpu-07 -o json`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

@@ -55,7 +55,7 @@ start the evaluators once with --accept-partitions N.`,
 		Example: `  refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --dry-run
   refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --create-events --partitions 12
   refloatctl topics create --pulsar pulsar://pulsar:6650 --pulsar-admin http://pulsar:8080 --retain-decisions 90d --retain-events 14d`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 	}
 	flags := pulsarflags.Bind(cmd)
 	cmd.Flags().IntVar(&spec.Partitions, "partitions", 0, "partitions of events, to create or to check (default: as many as it has)")

@@ -59,7 +59,7 @@ the file.`,
   refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --listen 127.0.0.1:9470
   refloatctl up --data /tmp/slow --policies examples/policies --feed testdata/recordings/plain.jsonl.gz --pace 10x
   PGPASSWORD=… refloatctl up --data /var/lib/refloat --policies /etc/refloat/policies --job-db postgres://refloat@db:5432/refloat`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd, f) },
 	}
 	flags := cmd.Flags()

@@ -67,7 +67,7 @@ verified, 2 usage, 3 the logs could not be read.`,
   openssl genpkey -algorithm ed25519 -out key.pem
   refloatctl verify --data .refloat-run --sign key.pem > report.json
   refloatctl verify --check-signature report.json --public-key key.pub --data .refloat-run`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.check != "" && f.sign != "":

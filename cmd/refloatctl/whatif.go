@@ -78,7 +78,7 @@ be read.`,
   refloatctl whatif --data .refloat-run --against generation:24h --policies now
   refloatctl whatif --log .refloat-run/logs/events --against main/policies --policies my/policies
   refloatctl whatif --data .refloat-run --policies my/policies -o json | jq '.jobs[] | select(.cause == "OOMKilled") | .jobId'`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
