@@ -75,7 +75,7 @@ func newGetRuns() *cobra.Command {
 			Use:   "runs (--data DIR | --job-db URL | --server HOST:PORT)",
 			Short: "List runs of jobs",
 			Long: `List runs. A run is selected by its own state, node, error category and lease, by its
-job (--queue, --job-set, --group), and by the decision on it (--code, --policy, --rule).`,
+job (--job, --queue, --job-set, --group), and by the decision on it (--code, --policy, --rule).`,
 			Example: `  refloatctl get runs --data .refloat-run --state Failed --node gpu-07
   refloatctl get runs --data .refloat-run --code RuleLimit -o wide`,
 		},
@@ -172,10 +172,8 @@ effect.`,
 		}
 		return l.run(cmd, &f)
 	}
-	cmd.Flags().StringVar(&f.ask.JobID, "job", "", "only decisions on this job")
 	cmd.Flags().BoolVar(&all, "all", false, "also print records that are not decisions")
 	cmd.Flags().IntVar(&last, "last", 0, "only the last N decisions; with --watch, those first (default: all)")
-	completeFlag(cmd, "job", lookup(jobIDs).by(&f.deployment))
 	return cmd
 }
 

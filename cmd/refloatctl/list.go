@@ -37,6 +37,14 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
 	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only "+list+" of this job set")
+	of := "of members of the group "
+	if list == query.Groups {
+		of = ""
+	}
+	flags.StringVar(&f.ask.Group, "group", "", "only "+list+" "+of+"with this name")
+	if list == query.Runs || list == query.Decisions {
+		flags.StringVar(&f.ask.JobID, "job", "", "only "+list+" of this job")
+	}
 	flags.StringVar(&f.ask.Policy, "policy", "", "only those that this policy decided")
 	flags.StringVar(&f.ask.Rule, "rule", "", "only those that this rule decided: NAME, or POLICY/NAME")
 	if len(states) > 0 {
@@ -57,7 +65,6 @@ func (f *listFlags) bindFailures(cmd *cobra.Command, of string) {
 	flags.StringSliceVar(&f.ask.Codes, "code", nil, "only those with a decision with one of these codes")
 	flags.StringVar(&f.ask.Node, "node", "", "only those with a run on this node")
 	flags.StringVar(&f.ask.Category, "category", "", "only those with a run that failed with this error category of Armada")
-	flags.StringVar(&f.ask.Group, "group", "", "only those of members of the group with this name")
 	flags.StringVar(&f.since, "since", "", of+" at or after this time (RFC 3339), or less than this duration ago, such as 1h")
 	flags.StringVar(&f.until, "until", "", of+" before this time, or more than this duration ago, such as 10m")
 	complete(cmd, "code", query.Codes()...)

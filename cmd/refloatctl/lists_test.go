@@ -10,8 +10,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/app"
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/query"
@@ -270,6 +273,37 @@ func TestWatchedRows(t *testing.T) {
 	} {
 		if pair[0] == pair[1] {
 			t.Errorf("two rows are both %v", pair[0])
+		}
+	}
+}
+
+// TestFiltersEverywhere: a list has the same filters as flags and in the API.
+func TestFiltersEverywhere(t *testing.T) {
+	t.Parallel()
+	for list, request := range map[string]proto.Message{
+		"jobs": &pb.ListJobsRequest{}, "runs": &pb.ListRunsRequest{}, "decisions": &pb.ListDecisionsRequest{}, "groups": &pb.ListGroupsRequest{},
+	} {
+		cmd, _, err := newRoot().Find([]string{"get", list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var flags, fields []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if strings.HasPrefix(f.Usage, "only ") && f.Name != "last" {
+				flags = append(flags, f.Name)
+			}
+		})
+		all := request.ProtoReflect().Descriptor().Fields()
+		for i := range all.Len() {
+			switch name := string(all.Get(i).Name()); name {
+			case "sort", "page_size", "page_token", "job_prefix": // the last is for completions
+			default:
+				fields = append(fields, strings.ReplaceAll(strings.TrimSuffix(name, "_id"), "_", "-"))
+			}
+		}
+		slices.Sort(fields)
+		if !slices.Equal(flags, fields) {
+			t.Errorf("%s: flags %v, fields of the API %v", list, flags, fields)
 		}
 	}
 }

@@ -56,6 +56,7 @@ effect and are not counted.`,
 	flags.BoolVar(&jobs, "jobs", false, "count their jobs too, which reads all decisions that are selected")
 	flags.StringVar(&f.ask.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.ask.JobSet, "job-set", "", "only jobs of this job set")
+	flags.StringVar(&f.ask.Group, "group", "", "only members of the group with this name")
 	flags.StringVar(&f.ask.Policy, "policy", "", "only what this policy decided")
 	flags.StringVar(&f.ask.Rule, "rule", "", "only what this rule decided: NAME, or POLICY/NAME")
 	flags.IntVar(&f.ask.Limit, "limit", 10, "maximum number of rows; 0: all")

@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/refloat/refloat/internal/api"
+	"github.com/refloat/refloat/internal/api/jobs/pb"
 	"github.com/refloat/refloat/internal/web"
 )
 
@@ -222,5 +225,30 @@ func TestLinks(t *testing.T) {
 	t.Logf("%d kinds of links", len(seen))
 	if len(seen) < 60 {
 		t.Errorf("%d kinds of links: hardly any", len(seen))
+	}
+}
+
+// TestFiltersOfAPI: a list has on the page the filters that it has in the API.
+func TestFiltersOfAPI(t *testing.T) {
+	t.Parallel()
+	routes := pageRoutes(t)
+	for path, request := range map[string]proto.Message{
+		"/jobs": &pb.ListJobsRequest{}, "/runs": &pb.ListRunsRequest{}, "/decisions": &pb.ListDecisionsRequest{}, "/groups": &pb.ListGroupsRequest{},
+	} {
+		got := slices.DeleteFunc(slices.Clone(routes[path][0]), func(name string) bool {
+			return slices.Contains([]string{"sort", "continue", "live", "repeats", "seen"}, name)
+		})
+		var want []string
+		fields := request.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			if name := string(fields.Get(i).Name()); !slices.Contains([]string{"sort", "page_size", "page_token", "job_prefix"}, name) {
+				want = append(want, strings.TrimPrefix(strings.TrimSuffix(name, "_id"), "job_"))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, the API has %v", path, got, want)
+		}
 	}
 }

@@ -180,7 +180,7 @@ func (c *Client) ListJobs(ctx context.Context, l *query.List, visit func(*query.
 func (c *Client) ListRuns(ctx context.Context, l *query.List, visit func(*query.Run) error) (string, error) {
 	return pages(ctx, c, l, func(ctx context.Context, p pb.JobsClient, size int32, token string) ([]*pb.Run, string, error) {
 		m, err := p.ListRuns(ctx, &pb.ListRunsRequest{
-			Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, State: statesOf(query.Runs, l), Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
+			JobId: l.JobID, Queue: l.Queue, JobSet: l.JobSet, Group: l.Group, State: statesOf(query.Runs, l), Code: codesOf(l), Policy: l.Policy, Rule: l.Rule, Node: l.Node,
 			Category: l.Category, Since: query.TimeText(l.Since), Until: query.TimeText(l.Until), Sort: l.Sort, PageSize: size, PageToken: token,
 		})
 		return m.GetRuns(), m.GetNextPageToken(), err

@@ -99,7 +99,7 @@ func (s *Service) ListRuns(ctx context.Context, r *pb.ListRunsRequest) (*pb.List
 	if err != nil {
 		return nil, err
 	}
-	l.States = r.State
+	l.States, l.JobID = r.State, r.JobId
 	out := &pb.ListRunsResponse{}
 	err = s.ask(ctx, func(ctx context.Context, from *query.Source) (err error) {
 		out.NextPageToken, err = from.ListRuns(ctx, &l, rowsOf[*query.Run](&out.Runs))

@@ -257,6 +257,7 @@ type ListRunsRequest struct {
 	Sort          string                 `protobuf:"bytes,12,opt,name=sort,proto3" json:"sort,omitempty"` // job, leased or ended
 	PageSize      int32                  `protobuf:"varint,13,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string                 `protobuf:"bytes,14,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	JobId         string                 `protobuf:"bytes,15,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +386,13 @@ func (x *ListRunsRequest) GetPageSize() int32 {
 func (x *ListRunsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
 	}
 	return ""
 }
@@ -8991,7 +8999,7 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"job_prefix\x18\x10 \x01(\tR\tjobPrefix\"d\n" +
 	"\x10ListJobsResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.refloat.jobs.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd8\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xef\x02\n" +
 	"\x0fListRunsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x17\n" +
 	"\ajob_set\x18\x02 \x01(\tR\x06jobSet\x12\x14\n" +
@@ -9008,7 +9016,8 @@ const file_internal_api_jobs_pb_jobs_proto_rawDesc = "" +
 	"\x04sort\x18\f \x01(\tR\x04sort\x12\x1b\n" +
 	"\tpage_size\x18\r \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x0e \x01(\tR\tpageToken\"d\n" +
+	"page_token\x18\x0e \x01(\tR\tpageToken\x12\x15\n" +
+	"\x06job_id\x18\x0f \x01(\tR\x05jobId\"d\n" +
 	"\x10ListRunsResponse\x12(\n" +
 	"\x04runs\x18\x01 \x03(\v2\x14.refloat.jobs.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xde\x02\n" +
