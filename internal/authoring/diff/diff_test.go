@@ -83,7 +83,7 @@ changed  queue q: retryPolicies: ["p"] → ["p","p2"]
 changed  policy p: defaultAction: (unset) → "Fail"
 changed  policy p: retryLimit: 5 → (unset)
 changed  rule p/` + unnamed + `: action: "Fail" → "Retry"
-changed  rule p/a: backoff.maxDelay: "300000ms" → "360000ms"
+changed  rule p/a: backoff.maxDelay: "5m" → "6m"
 changed  rule p/a: onConditions: ["Evicted","Preempted"] → ["Preempted"]
 removed  rule p/b
 changed  rule p/c: onTerminationMessage.pattern: "<&>" → "<&>>"

@@ -116,60 +116,49 @@ func fields(k key, a, b map[string]string) []Change {
 
 // thingsOf lists policies, group policies, their rules and parts, queues and settings with their fields, flattened.
 func thingsOf(set *policyfile.Set) (map[key]map[string]string, error) {
-	var c struct {
-		Settings map[string]any
-		Policies []struct {
-			Name string
-			Spec map[string]any
+	all := map[key]map[string]string{}
+	for _, id := range set.Resources() {
+		text, err := set.JSON(id)
+		if err != nil {
+			return nil, err
 		}
-		GroupPolicies []struct {
-			Name string
-			Spec map[string]any
+		var document map[string]any
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&document); err != nil {
+			return nil, fmt.Errorf("read %s: %w", id, err)
 		}
-		Queues       []map[string]any
-		RetryBudgets []struct {
-			Name string
-			Spec map[string]any
-		}
-	}
-	d := json.NewDecoder(bytes.NewReader(set.Canonical()))
-	d.UseNumber()
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("read canonical policies: %w", err)
-	}
-	all := map[key]map[string]string{{settings, ""}: flat(c.Settings)}
-	for _, q := range c.Queues {
-		name, _ := q["name"].(string)
-		all[key{Queue, name}] = flat(q)
-	}
-	outlines := set.Outlines() // by name, as in the canonical encoding
-	for i, p := range c.Policies {
-		rules, _ := p.Spec["rules"].([]any)
-		delete(p.Spec, "rules")
-		all[key{Policy, p.Name}] = flat(p.Spec)
-		for n, r := range rules {
-			fields, _ := r.(map[string]any)
-			delete(fields, "name")
-			all[key{Rule, RuleName(p.Name, &outlines[i].Rules[n])}] = flat(fields)
-		}
-	}
-	for _, g := range c.GroupPolicies {
-		for _, list := range []struct{ kind, field string }{{"group rule", "rules"}, {"part", "parts"}} {
-			items, _ := g.Spec[list.field].([]any)
+		spec, _ := document["spec"].(map[string]any)
+		// below makes items of a list things of their own.
+		below := func(kind, list string, name func(int, map[string]any) string) {
+			items, _ := spec[list].([]any)
 			if len(items) > 0 { // an empty list of rules is not the same as none
-				delete(g.Spec, list.field)
+				delete(spec, list)
 			}
-			for _, item := range items {
+			for i, item := range items {
 				fields, _ := item.(map[string]any)
-				name, _ := fields["name"].(string)
+				named := name(i, fields)
 				delete(fields, "name")
-				all[key{list.kind, g.Name + "/" + name}] = flat(fields)
+				all[key{kind, named}] = flat(fields)
 			}
 		}
-		all[key{"group policy", g.Name}] = flat(g.Spec)
-	}
-	for _, b := range c.RetryBudgets {
-		all[key{Budget, b.Name}] = flat(b.Spec)
+		inGroup := func(_ int, fields map[string]any) string { return fmt.Sprintf("%s/%v", id.Name, fields["name"]) }
+		switch id.Kind {
+		case policyfile.KindQueue:
+			all[key{Queue, id.Name}] = flat(document)
+		case policyfile.KindPolicy:
+			outline := set.Outline(id.Name)
+			below(Rule, "rules", func(i int, _ map[string]any) string { return RuleName(id.Name, &outline.Rules[i]) })
+			all[key{Policy, id.Name}] = flat(spec)
+		case policyfile.KindGroup:
+			below("group rule", "rules", inGroup)
+			below("part", "parts", inGroup)
+			all[key{"group policy", id.Name}] = flat(spec)
+		case policyfile.KindBudget:
+			all[key{Budget, id.Name}] = flat(spec)
+		default:
+			all[key{settings, ""}] = flat(spec)
+		}
 	}
 	return all, nil
 }
