@@ -123,7 +123,8 @@ func TestWhyNotBudget(t *testing.T) {
 func TestWhyNotBudgetOfGang(t *testing.T) {
 	t.Parallel()
 	data := budgetedGangs(t, 1, 3, 2, "{queue: q, ratio: 0.3, floor: 2, whenExhausted: Refuse}")
-	hint := regexp.MustCompile(`refloatctl (explain .* --data \S+)`).FindStringSubmatch(ctl(t, "get", "group", "gang/01job02", "--data", data).out)
+	group := ctl(t, "get", "group", "gang/01job02", "--data", data).prints(t, "reason BackoffLimitExceeded (retry budget b refused the retry)\n")
+	hint := regexp.MustCompile(`refloatctl (explain .* --data \S+)`).FindStringSubmatch(group.out)
 	if hint == nil {
 		t.Fatal("get group prints no command")
 	}

@@ -263,6 +263,18 @@ func (s *GroupStory) Ended() *Turn {
 	return nil
 }
 
+// EndReason is the reason for which a group ended, with the retry budget that refused the retry if one did; "": there is none.
+func (g *Group) EndReason() string {
+	if g.Story == nil || g.Story.Ended() == nil {
+		return g.Reason
+	}
+	d := g.Story.Ended().Record.Decision
+	if d == nil || d.UnitReason != g.Reason || d.Budget == nil || d.Budget.Shadow || d.Budget.Effect != policy.BudgetExhausted.String() {
+		return g.Reason
+	}
+	return fmt.Sprintf("%s (retry budget %s refused the retry)", g.Reason, d.Budget.Name)
+}
+
 // rows returns what became of the members in each generation.
 func (g *Group) rows(p *past) (rows []MemberRow) {
 	newest := g.NewestGeneration()

@@ -165,7 +165,7 @@ func (s *Site) group(p *page) error {
 		shown.Facts = append(shown.Facts, fact{"Succeeds when", s, ""})
 	}
 	if found.Reason != "" {
-		shown.Facts = append(shown.Facts, fact{"Reason", found.Reason, ""})
+		shown.Facts = append(shown.Facts, fact{"Reason", found.EndReason(), ""})
 	}
 	if found.Newer != "" {
 		shown.Facts = append(shown.Facts, fact{"Newest of this name", found.Newer, link("/group", "queue", found.Queue, "set", found.JobSet, "name", found.Newer)})

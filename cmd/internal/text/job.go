@@ -252,7 +252,7 @@ func Group(w io.Writer, g *query.Group, p Place) error {
 	}
 	fmt.Fprintf(w, "%s %s\n  queue %s, job set %s, partition %d, %s, %s\n", show.Bold(w, "Group"), query.OneLine(g.Group), query.OneLine(g.Queue), query.OneLine(g.JobSet), g.Partition, by, g.State)
 	if g.Reason != "" {
-		fmt.Fprintf(w, "  reason %s%s\n", g.Reason, query.ByRule(g.Rule))
+		fmt.Fprintf(w, "  reason %s%s\n", query.OneLine(g.EndReason()), query.ByRule(g.Rule))
 	}
 	if g.Newer != "" {
 		fmt.Fprintf(w, "  the name begins a new group after each end: the newest is %s\n", query.OneLine(g.Newer))
