@@ -86,6 +86,10 @@ func changeOf(from, to float64, digits int) string {
 // succeeding says how many more jobs succeed, and what of that is estimated.
 func succeeding(from, to *whatif.Side) string {
 	inHistory := changeOf(float64(from.Succeeded), float64(to.Succeeded), 0)
+	lacks := "" // why more retries may leave fewer successes there, as of members whose group they end
+	if to.Succeeded < from.Succeeded && to.Estimated > from.Estimated {
+		lacks = fmt.Sprintf(", which lacks the end of %s", plural.Of(to.Estimated-from.Estimated, "more job"))
+	}
 	cases := uint64(math.MaxUint64)
 	for _, e := range slices.Concat(from.Estimates, to.Estimates) {
 		cases = min(cases, e.Of)
@@ -103,9 +107,9 @@ func succeeding(from, to *whatif.Side) string {
 	case about == "":
 		return ""
 	case cases < fewCases:
-		return fmt.Sprintf("about %s jobs succeed (an estimate, partly from as few as %s; %s in the history)", about, plural.Of(cases, "case"), cmp.Or(inHistory, "as many"))
+		return fmt.Sprintf("about %s jobs succeed (an estimate, partly from as few as %s; %s in the history%s)", about, plural.Of(cases, "case"), cmp.Or(inHistory, "as many"), lacks)
 	default:
-		return fmt.Sprintf("about %s jobs succeed (an estimate; %s in the history)", about, cmp.Or(inHistory, "as many"))
+		return fmt.Sprintf("about %s jobs succeed (an estimate; %s in the history%s)", about, cmp.Or(inHistory, "as many"), lacks)
 	}
 }
 

@@ -65,6 +65,12 @@ func TestVerdict(t *testing.T) {
 			"about 19.0 fewer jobs succeed (an estimate, partly from as few as 2 cases; 1 more in the history); costs 1 GPU-hours instead of none, without retries that did not take place",
 		},
 		{
+			"more retries, fewer jobs",
+			whatif.Side{Retries: 1, Succeeded: 5, Estimated: 2, Estimates: estimates(2, 30, 100)},
+			whatif.Side{Retries: 4, Succeeded: 2, Estimated: 5, Estimates: estimates(5, 30, 100)},
+			"retries 3 more failed runs; about 2.1 fewer jobs succeed (an estimate; 3 fewer in the history, which lacks the end of 3 more jobs); costs as much, without retries that did not take place",
+		},
+		{
 			"no case",
 			whatif.Side{},
 			whatif.Side{Retries: 7, Estimated: 7, Estimates: estimates(7, 0, 0)},
