@@ -3,7 +3,6 @@ package chain
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -98,10 +97,7 @@ var notDecidedReasons = [...]string{"Unknown", "StaleRun", "Cancelled", "Ended",
 
 // String returns the reason's name in semantics.md 1, a metric label.
 func (r NotDecidedReason) String() string {
-	if int(r) < len(notDecidedReasons) {
-		return notDecidedReasons[r]
-	}
-	return fmt.Sprintf("NotDecidedReason(%d)", uint8(r))
+	return policy.NameAt(notDecidedReasons[:], uint8(r), "NotDecidedReason")
 }
 
 // NotDecided is the record of a failed run that was not decided.

@@ -3,6 +3,8 @@ package jobdb
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/refloat/refloat/internal/policy"
 )
 
 // Requests are what a job's pod requests at any one time, as Armada counts it: the sum of the containers that run
@@ -125,7 +127,7 @@ const (
 var costKinds = [...]string{"failed", "retry_succeeded", "retry_lost"}
 
 // String returns the kind's name.
-func (k CostKind) String() string { return nameOf(costKinds[:], uint8(k), "CostKind") }
+func (k CostKind) String() string { return policy.NameAt(costKinds[:], uint8(k), "CostKind") }
 
 // Cost is what one run held in vain, or as a retry.
 type Cost struct {

@@ -80,7 +80,7 @@ const (
 
 // String returns the state's name.
 func (s UnitState) String() string {
-	return nameOf([]string{"Active", "Succeeded", "Failed"}, uint8(s), "UnitState")
+	return policy.NameAt([]string{"Active", "Succeeded", "Failed"}, uint8(s), "UnitState")
 }
 
 // StateWith returns the state of a unit of which the members with these indexes succeeded.
@@ -125,7 +125,7 @@ const (
 var memberStates = [...]string{"None", "Active", "Held", "Succeeded", "Failed", "FailedUnit", "Cancelled", "Stopped", "Unanswered"}
 
 // String returns the state's name.
-func (s MemberState) String() string { return nameOf(memberStates[:], uint8(s), "MemberState") }
+func (s MemberState) String() string { return policy.NameAt(memberStates[:], uint8(s), "MemberState") }
 
 // Over reports whether the member is over.
 func (s MemberState) Over() bool { return s >= MemberSucceeded && s != MemberUnanswered }

@@ -1,8 +1,7 @@
 package jobdb
 
 import (
-	"fmt"
-
+	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/suggest"
 )
 
@@ -26,7 +25,7 @@ const (
 var jobStates = [...]string{"Unknown", "Queued", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled", "Held", "Stopping"}
 
 // String returns the state's name.
-func (s JobState) String() string { return nameOf(jobStates[:], uint8(s), "JobState") }
+func (s JobState) String() string { return policy.NameAt(jobStates[:], uint8(s), "JobState") }
 
 // Terminal reports whether the job has ended, at least by Armada's verdict.
 func (s JobState) Terminal() bool { return s >= JobSucceeded && s <= JobCancelled }
@@ -70,7 +69,7 @@ const (
 var runStates = [...]string{"Unknown", "Leased", "Pending", "Running", "Succeeded", "Failed", "Cancelled"}
 
 // String returns the state's name.
-func (s RunState) String() string { return nameOf(runStates[:], uint8(s), "RunState") }
+func (s RunState) String() string { return policy.NameAt(runStates[:], uint8(s), "RunState") }
 
 // Ended reports whether the end of the run was reported (docs/reference/semantics.md).
 func (s RunState) Ended() bool { return s == RunSucceeded || s == RunFailed }
@@ -90,11 +89,4 @@ const (
 var outcomes = [...]string{"None", "Requeued", "Denied", "NotDecided", "Released"}
 
 // String returns the outcome's name.
-func (o Outcome) String() string { return nameOf(outcomes[:], uint8(o), "Outcome") }
-
-func nameOf(names []string, n uint8, kind string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("%s(%d)", kind, n)
-}
+func (o Outcome) String() string { return policy.NameAt(outcomes[:], uint8(o), "Outcome") }

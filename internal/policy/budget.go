@@ -44,12 +44,7 @@ const (
 var budgetEffects = [...]string{"Unknown", "BudgetGranted", "BudgetDelayed", "BudgetExhausted"}
 
 // String returns the effect's name in semantics.md 14, a metric label.
-func (e BudgetEffect) String() string {
-	if int(e) < len(budgetEffects) {
-		return budgetEffects[e]
-	}
-	return unknown("BudgetEffect", uint8(e))
-}
+func (e BudgetEffect) String() string { return NameAt(budgetEffects[:], uint8(e), "BudgetEffect") }
 
 // BudgetUse is what the budgets say about one retry. Of several, it is the one that holds the retry back the most.
 type BudgetUse struct {

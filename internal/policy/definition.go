@@ -28,22 +28,10 @@ const (
 	FailUnit // as Fail; the unit of a member of a group fails at once
 )
 
+var actions = [...]string{"", "Fail", "Retry", "Ignore", "FailUnit"}
+
 // String returns the action's name in a policy file, and "" for NoAction.
-func (a Action) String() string {
-	switch a {
-	case NoAction:
-		return ""
-	case Fail:
-		return "Fail"
-	case Retry:
-		return "Retry"
-	case Ignore:
-		return "Ignore"
-	case FailUnit:
-		return "FailUnit"
-	}
-	return unknown("Action", uint8(a))
-}
+func (a Action) String() string { return NameAt(actions[:], uint8(a), "Action") }
 
 // Replacement says whether a retry waits until the old pod is gone (semantics.md 8).
 type Replacement uint8

@@ -69,26 +69,10 @@ const (
 	Halt
 )
 
+var groupActions = [...]string{"", "FailGroup", "RestartGroup", "RestartPart", "RestartUnit", "Leave", "Halt"}
+
 // String returns the action's name in a policy file, and "" for NoGroupAction.
-func (a GroupAction) String() string {
-	switch a {
-	case NoGroupAction:
-		return ""
-	case FailGroup:
-		return "FailGroup"
-	case RestartGroup:
-		return "RestartGroup"
-	case RestartPart:
-		return "RestartPart"
-	case RestartUnit:
-		return "RestartUnit"
-	case Leave:
-		return "Leave"
-	case Halt:
-		return "Halt"
-	}
-	return unknown("GroupAction", uint8(a))
-}
+func (a GroupAction) String() string { return NameAt(groupActions[:], uint8(a), "GroupAction") }
 
 // ParseGroupAction returns the action that String names s.
 func ParseGroupAction(s string) (GroupAction, bool) { return parseName(s, FailGroup, Halt) }
@@ -114,30 +98,13 @@ const (
 	Exhausted          // of a group only: no unit can start or run any more
 )
 
-// String returns the reason's name in files and records, and "" for NoUnitReason.
-func (r UnitReason) String() string {
-	switch r {
-	case NoUnitReason:
-		return ""
-	case PodFailurePolicy:
-		return "PodFailurePolicy"
-	case UnitDeadlineExceeded:
-		return "DeadlineExceeded"
-	case BackoffLimitExceeded:
-		return "BackoffLimitExceeded"
-	case MaxFailedIndexesExceeded:
-		return "MaxFailedIndexesExceeded"
-	case FailedIndexes:
-		return "FailedIndexes"
-	case MemberCancelled:
-		return "MemberCancelled"
-	case ReachedMaxRestarts:
-		return "ReachedMaxRestarts"
-	case Exhausted:
-		return "Exhausted"
-	}
-	return unknown("UnitReason", uint8(r))
+var unitReasons = [...]string{
+	"", "PodFailurePolicy", "DeadlineExceeded", "BackoffLimitExceeded", "MaxFailedIndexesExceeded", "FailedIndexes", "MemberCancelled",
+	"ReachedMaxRestarts", "Exhausted",
 }
+
+// String returns the reason's name in files and records, and "" for NoUnitReason.
+func (r UnitReason) String() string { return NameAt(unitReasons[:], uint8(r), "UnitReason") }
 
 // ParseUnitReason returns the reason of a unit, as onReasons of a group rule names it.
 func ParseUnitReason(s string) (UnitReason, bool) {
@@ -155,20 +122,10 @@ const (
 	GroupHalted
 )
 
+var groupStates = [...]string{"Active", "Succeeded", "Failed", "Halted"}
+
 // String returns the state's name in output for people and programs.
-func (s GroupState) String() string {
-	switch s {
-	case GroupActive:
-		return "Active"
-	case GroupSucceeded:
-		return "Succeeded"
-	case GroupFailed:
-		return "Failed"
-	case GroupHalted:
-		return "Halted"
-	}
-	return unknown("GroupState", uint8(s))
-}
+func (s GroupState) String() string { return NameAt(groupStates[:], uint8(s), "GroupState") }
 
 // FindingReason is why a job that names a group is not a member of it.
 type FindingReason uint8
@@ -189,33 +146,13 @@ const (
 	OverParallelism // the gang is larger than the parallelism of its part
 )
 
-// String returns the reason's name in output for people and programs.
-func (r FindingReason) String() string {
-	switch r {
-	case InvalidName:
-		return "InvalidName"
-	case NoPolicyNamed:
-		return "NoPolicyNamed"
-	case NoSuchPolicy:
-		return "NoSuchPolicy"
-	case OtherPolicy:
-		return "OtherPolicy"
-	case NoSuchPart:
-		return "NoSuchPart"
-	case NoSuchReplica:
-		return "NoSuchReplica"
-	case NoSuchIndex:
-		return "NoSuchIndex"
-	case IndexTaken:
-		return "IndexTaken"
-	case NotOneUnit:
-		return "NotOneUnit"
-	case OverParallelism:
-		return "OverParallelism"
-	case UnknownFinding:
-	}
-	return unknown("FindingReason", uint8(r))
+var findingReasons = [...]string{
+	"FindingReason(0)", "InvalidName", "NoPolicyNamed", "NoSuchPolicy", "OtherPolicy", "NoSuchPart", "NoSuchReplica", "NoSuchIndex",
+	"IndexTaken", "NotOneUnit", "OverParallelism",
 }
+
+// String returns the reason's name in output for people and programs.
+func (r FindingReason) String() string { return NameAt(findingReasons[:], uint8(r), "FindingReason") }
 
 // RestartsRule is the rule of restarts that restarts of a unit granted.
 const RestartsRule = "restarts"

@@ -19,26 +19,10 @@ const (
 	LastMatcher = iota - 1
 )
 
+var matcherNames = [...]string{"", "onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory", "onFailureSubcategory", "onRunDuration"}
+
 // String returns the matcher's field in a policy file, and "" for NoMatcher.
-func (m Matcher) String() string {
-	switch m {
-	case NoMatcher:
-		return ""
-	case OnConditions:
-		return "onConditions"
-	case OnExitCodes:
-		return "onExitCodes"
-	case OnTerminationMessage:
-		return "onTerminationMessage"
-	case OnFailureCategory:
-		return "onFailureCategory"
-	case OnFailureSubcategory:
-		return "onFailureSubcategory"
-	case OnRunDuration:
-		return "onRunDuration"
-	}
-	return unknown("Matcher", uint8(m))
-}
+func (m Matcher) String() string { return NameAt(matcherNames[:], uint8(m), "Matcher") }
 
 // ParseMatcher returns the matcher that String names s.
 func ParseMatcher(s string) (Matcher, bool) { return parseName(s, NoMatcher, LastMatcher) }

@@ -2,112 +2,38 @@ package policy
 
 import "strconv"
 
+var conditions = [...]string{"Condition(0)", "OOMKilled", "Evicted", "DeadlineExceeded", "Preempted", "Unschedulable", "LeaseReturned", "LeaseExpired"}
+
 // String returns the name of c in semantics.md 2, as rules use it.
-func (c Condition) String() string {
-	switch c {
-	case OOMKilled:
-		return "OOMKilled"
-	case Evicted:
-		return "Evicted"
-	case DeadlineExceeded:
-		return "DeadlineExceeded"
-	case Preempted:
-		return "Preempted"
-	case Unschedulable:
-		return "Unschedulable"
-	case LeaseReturned:
-		return "LeaseReturned"
-	case LeaseExpired:
-		return "LeaseExpired"
-	case UnknownCondition:
-	}
-	return unknown("Condition", uint8(c))
-}
+func (c Condition) String() string { return NameAt(conditions[:], uint8(c), "Condition") }
 
 // ParseCondition returns the condition that String names s.
 func ParseCondition(s string) (Condition, bool) { return parseName(s, OOMKilled, LeaseExpired) }
 
-// String returns the code's name in semantics.md 11, usable as a metric label.
-func (c Code) String() string {
-	switch c {
-	case RuleRetry:
-		return "RuleRetry"
-	case RuleIgnore:
-		return "RuleIgnore"
-	case RuleFail:
-		return "RuleFail"
-	case DefaultRetry:
-		return "DefaultRetry"
-	case DefaultFail:
-		return "DefaultFail"
-	case RuleLimit:
-		return "RuleLimit"
-	case PolicyLimit:
-		return "PolicyLimit"
-	case GlobalLimit:
-		return "GlobalLimit"
-	case KillSwitch:
-		return "KillSwitch"
-	case FailFast:
-		return "FailFast"
-	case NoPolicy:
-		return "NoPolicy"
-	case LegacyReturn:
-		return "LeaseReturned"
-	case LegacyLimit:
-		return "LegacyLimit"
-	case GangRetry:
-		return "GangRetry"
-	case GangFail:
-		return "GangFail"
-	case GroupRestart:
-		return "GroupRestart"
-	case GroupOver:
-		return "GroupEnded"
-	case UnitLimit:
-		return "UnitLimit"
-	case BudgetRefused:
-		return "BudgetRefused"
-	case BreakerHeld:
-		return "BreakerHeld"
-	case UnknownCode:
-	}
-	return unknown("Code", uint8(c))
+var codes = [...]string{
+	"Code(0)", "RuleRetry", "RuleIgnore", "RuleFail", "DefaultRetry", "DefaultFail", "RuleLimit", "PolicyLimit", "GlobalLimit",
+	"KillSwitch", "FailFast", "NoPolicy", "LeaseReturned", "LegacyLimit", "GangRetry", "GangFail", "GroupRestart", "GroupEnded",
+	"UnitLimit", "BudgetRefused", "BreakerHeld",
 }
+
+// String returns the code's name in semantics.md 11, usable as a metric label.
+func (c Code) String() string { return NameAt(codes[:], uint8(c), "Code") }
 
 // ParseCode returns the code that String names s.
 func ParseCode(s string) (Code, bool) { return parseName(s, RuleRetry, BreakerHeld) }
 
+var limitsFrom = [...]string{"", "rule", "policy", "global"}
+
 // String returns rule, policy or global, and "" for FromNowhere.
-func (l LimitFrom) String() string {
-	switch l {
-	case FromNowhere:
-		return ""
-	case FromRule:
-		return "rule"
-	case FromPolicy:
-		return "policy"
-	case FromGlobal:
-		return "global"
-	}
-	return unknown("LimitFrom", uint8(l))
-}
+func (l LimitFrom) String() string { return NameAt(limitsFrom[:], uint8(l), "LimitFrom") }
 
 // ParseLimitFrom returns the level that String names s.
 func ParseLimitFrom(s string) (LimitFrom, bool) { return parseName(s, FromNowhere, FromGlobal) }
 
+var avoidModes = [...]string{"none", "node", "allNodes"}
+
 // String returns the mode's name in a policy file.
-func (m AvoidMode) String() string {
-	switch m {
-	case AvoidNone:
-		return "none"
-	case AvoidNode:
-		return "node"
-	case AvoidAllNodes:
-		return "allNodes"
-	}
-	return unknown("AvoidMode", uint8(m))
-}
+func (m AvoidMode) String() string { return NameAt(avoidModes[:], uint8(m), "AvoidMode") }
 
 // PodName returns the pod name of a job's run (semantics.md 10). enabled is that of the settings: without retries
 // there is one pod name per job.
@@ -118,8 +44,12 @@ func PodName(jobID string, runIndex uint32, enabled bool) string {
 	return "armada-" + jobID + "-0-" + strconv.FormatUint(uint64(runIndex), 10)
 }
 
-// unknown names a value without a name, which only damaged data can contain.
-func unknown(kind string, n uint8) string {
+// NameAt returns the n-th name of a kind of numbered values; a value without one, which only damaged data can contain, is named by
+// its number.
+func NameAt(names []string, n uint8, kind string) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
 	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 func TestCodeNames(t *testing.T) {
-	want := "RuleRetry RuleIgnore RuleFail DefaultRetry DefaultFail RuleLimit PolicyLimit GlobalLimit KillSwitch FailFast NoPolicy LeaseReturned LegacyLimit GangRetry GangFail GroupRestart GroupEnded UnitLimit"
+	want := "RuleRetry RuleIgnore RuleFail DefaultRetry DefaultFail RuleLimit PolicyLimit GlobalLimit KillSwitch FailFast NoPolicy LeaseReturned LegacyLimit GangRetry GangFail GroupRestart GroupEnded UnitLimit BudgetRefused BreakerHeld"
 	var got []string
-	for c := RuleRetry; c <= UnitLimit; c++ {
+	for c := RuleRetry; c <= BreakerHeld; c++ {
 		got = append(got, c.String())
 		if back, ok := ParseCode(c.String()); !ok || back != c {
 			t.Errorf("ParseCode(%s) = %v, %v", c, back, ok)

@@ -16,7 +16,7 @@ const (
 var orderActions = [...]string{"Unknown", "Retry", "GiveUp", "Start"}
 
 // String returns the action's name, as answers print it.
-func (a OrderAction) String() string { return nameAt(orderActions[:], uint8(a), "OrderAction") }
+func (a OrderAction) String() string { return NameAt(orderActions[:], uint8(a), "OrderAction") }
 
 // ParseOrderAction returns the action that String names s.
 func ParseOrderAction(s string) (OrderAction, bool) {
@@ -53,7 +53,7 @@ var refusals = [...]string{
 }
 
 // String returns the refusal's name, a metric label.
-func (r Refusal) String() string { return nameAt(refusals[:], uint8(r), "Refusal") }
+func (r Refusal) String() string { return NameAt(refusals[:], uint8(r), "Refusal") }
 
 // Sentence says to people why the order is refused, and what they can do.
 func (r Refusal) Sentence() string {
@@ -90,13 +90,6 @@ func (r Refusal) Sentence() string {
 		return "retries are killed or not enabled: resume them first"
 	}
 	return r.String()
-}
-
-func nameAt(names []string, n uint8, kind string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return unknown(kind, n)
 }
 
 // RefusesOrder returns why the policies refuse an order on a job of a queue that the job's own state does not.

@@ -35,21 +35,10 @@ const (
 	Blocked
 )
 
+var kinds = [...]string{"Unknown", "Unreadable", "Skipped", "Crash", "Blocked"}
+
 // String is the kind's name, for metrics and people.
-func (k Kind) String() string {
-	switch k {
-	case Unreadable:
-		return "Unreadable"
-	case Skipped:
-		return "Skipped"
-	case Crash:
-		return "Crash"
-	case Blocked:
-		return "Blocked"
-	default:
-		return "Unknown"
-	}
-}
+func (k Kind) String() string { return kinds[k] }
 
 type (
 	crashError   string
