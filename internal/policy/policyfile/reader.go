@@ -51,13 +51,13 @@ func (r *contentReader) read() error {
 		case err != nil:
 			return err
 		case key.Value == "policies" && j.next() == '[':
-			return j.items('[', ']', r.policy)
+			return j.items('[', ']', listed(r, key.Value, r.policies, &r.content.policies, newPolicy))
 		case key.Value == "groupPolicies" && j.next() == '[':
-			return j.items('[', ']', r.group)
+			return j.items('[', ']', listed(r, key.Value, r.groups, &r.content.groups, newGroup))
 		case key.Value == "queues" && j.next() == '[':
-			return j.items('[', ']', r.binding)
+			return j.items('[', ']', listed(r, key.Value, r.bindings, &r.content.bindings, newBinding))
 		case key.Value == "retryBudgets" && j.next() == '[':
-			return j.items('[', ']', r.budget)
+			return j.items('[', ']', listed(r, key.Value, nil, &r.content.budgets, newBudget))
 		}
 		value, err := j.value(0)
 		rest.Content = append(rest.Content, key, value)
@@ -78,72 +78,25 @@ func (r *contentReader) read() error {
 	return nil
 }
 
-func (r *contentReader) policy() error {
-	text, err := r.json.extent()
-	if err != nil {
-		return err
-	}
-	p := r.policies[text]
-	if p == nil {
-		var named namedPolicy
-		ok, err := r.decodeText(text, fmt.Sprintf("policies[%d]", len(r.content.policies)), &named)
-		if err != nil || !ok {
+// listed returns what reads an item of a list: one of the other content if that has it, else as what was written is compiled.
+func listed[Written, Compiled any](r *contentReader, list string, known map[string]*Compiled, to *[]*Compiled, compile func(*Written, schema) *Compiled) func() error {
+	return func() error {
+		text, err := r.json.extent()
+		if err != nil {
 			return err
 		}
-		p = newPolicy(&named, r.known)
-	}
-	r.content.policies = append(r.content.policies, p)
-	return nil
-}
-
-func (r *contentReader) group() error {
-	text, err := r.json.extent()
-	if err != nil {
-		return err
-	}
-	g := r.groups[text]
-	if g == nil {
-		var named namedGroup
-		ok, err := r.decodeText(text, fmt.Sprintf("groupPolicies[%d]", len(r.content.groups)), &named)
-		if err != nil || !ok {
-			return err
+		item := known[text]
+		if item == nil {
+			var written Written
+			ok, err := r.decodeText(text, fmt.Sprintf("%s[%d]", list, len(*to)), &written)
+			if err != nil || !ok {
+				return err
+			}
+			item = compile(&written, r.known)
 		}
-		g = newGroup(&named, r.known)
+		*to = append(*to, item)
+		return nil
 	}
-	r.content.groups = append(r.content.groups, g)
-	return nil
-}
-
-func (r *contentReader) binding() error {
-	text, err := r.json.extent()
-	if err != nil {
-		return err
-	}
-	b := r.bindings[text]
-	if b == nil {
-		var spec queueSpec
-		ok, err := r.decodeText(text, fmt.Sprintf("queues[%d]", len(r.content.bindings)), &spec)
-		if err != nil || !ok {
-			return err
-		}
-		b = newBinding(&spec, r.known)
-	}
-	r.content.bindings = append(r.content.bindings, b)
-	return nil
-}
-
-func (r *contentReader) budget() error {
-	text, err := r.json.extent()
-	if err != nil {
-		return err
-	}
-	var named namedBudget
-	ok, err := r.decodeText(text, fmt.Sprintf("retryBudgets[%d]", len(r.budgets)), &named)
-	if err != nil || !ok {
-		return err
-	}
-	r.budgets = append(r.budgets, newBudget(&named, r.known))
-	return nil
 }
 
 // decodeText decodes a text into out, a pointer. It copies the text, so that the result does not keep the whole
