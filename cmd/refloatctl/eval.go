@@ -185,18 +185,19 @@ func eval(cmd *cobra.Command, f evalFlags) error {
 	if err != nil {
 		return err
 	}
-	return f.verified(cmd, &out)
-}
-
-func (f *evalFlags) verified(cmd *cobra.Command, out *suite.Outcome) error {
 	got := "Fail"
 	if out.Decision.Requeue {
 		got = "Retry"
 	}
-	if f.verify == "" || f.verify == got {
+	return verified(cmd, f.verify, got)
+}
+
+// verified is a finding if --verify wants another outcome.
+func verified(cmd *cobra.Command, want, got string) error {
+	if want == "" || want == got {
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "want %s, got %s\n", f.verify, got)
+	fmt.Fprintf(cmd.ErrOrStderr(), "want %s, got %s\n", want, got)
 	return errFinding
 }
 

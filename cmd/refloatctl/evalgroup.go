@@ -109,11 +109,7 @@ func evalUnit(cmd *cobra.Command, f evalFlags, failure *suite.Failure, set *poli
 	if v.Action == policy.NoGroupAction {
 		got = noAction
 	}
-	if f.verify == "" || f.verify == got {
-		return nil
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "want %s, got %s\n", f.verify, got)
-	return errFinding
+	return verified(cmd, f.verify, got)
 }
 
 // failure returns the unit that the flags describe.

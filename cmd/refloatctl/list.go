@@ -35,18 +35,10 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	f.bindJobs(cmd)
 	flags := cmd.Flags()
 	addForms(cmd, &f.output, show.ListHelp, show.ListForms()...)
-	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")
-	flags.StringVar(&f.ask.JobSet, "job-set", "", "only "+list+" of this job set")
-	of := "of members of the group "
-	if list == query.Groups {
-		of = ""
-	}
-	flags.StringVar(&f.ask.Group, "group", "", "only "+list+" "+of+"with this name")
+	f.bindWhose(cmd, list)
 	if list == query.Runs || list == query.Decisions {
 		flags.StringVar(&f.ask.JobID, "job", "", "only "+list+" of this job")
 	}
-	flags.StringVar(&f.ask.Policy, "policy", "", "only those that this policy decided")
-	flags.StringVar(&f.ask.Rule, "rule", "", "only those that this rule decided: NAME, or POLICY/NAME")
 	if len(states) > 0 {
 		flags.StringSliceVar(&f.ask.States, "state", nil, "only "+list+" in these states")
 		complete(cmd, "state", states...)
@@ -57,6 +49,20 @@ func (f *listFlags) bindList(cmd *cobra.Command, list string) {
 	flags.BoolVar(&f.watch, "watch", false, "keep running: print rows that are new or have changed, until interrupted")
 	flags.DurationVar(&f.every, "every", time.Second, "polling interval of --watch")
 	complete(cmd, "sort", sorts...)
+}
+
+// bindWhose adds the flags that say whose rows are listed.
+func (f *listFlags) bindWhose(cmd *cobra.Command, list string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.ask.Queue, "queue", "", "only "+list+" of this queue")
+	flags.StringVar(&f.ask.JobSet, "job-set", "", "only "+list+" of this job set")
+	of := "of members of the group "
+	if list == query.Groups {
+		of = ""
+	}
+	flags.StringVar(&f.ask.Group, "group", "", "only "+list+" "+of+"with this name")
+	flags.StringVar(&f.ask.Policy, "policy", "", "only those that this policy decided")
+	flags.StringVar(&f.ask.Rule, "rule", "", "only those that this rule decided: NAME, or POLICY/NAME")
 }
 
 // bindFailures adds the flags of lists of what runs and decisions select.
