@@ -1,9 +1,6 @@
 package jobdb
 
-import (
-	"github.com/refloat/refloat/internal/policy"
-	"github.com/refloat/refloat/internal/suggest"
-)
+import "github.com/refloat/refloat/internal/policy"
 
 // JobState is the state of a job as seen by a scheduler that honours our decisions.
 type JobState uint8
@@ -32,25 +29,6 @@ func (s JobState) Terminal() bool { return s >= JobSucceeded && s <= JobCancelle
 
 // Waiting reports whether the job waits for a run, whether or not it may have one yet.
 func (s JobState) Waiting() bool { return s == JobQueued || s == JobHeld }
-
-// ParseJobState returns the state with this name.
-func ParseJobState(name string) (JobState, error) {
-	for i, n := range jobStates {
-		if n == name {
-			return JobState(i), nil
-		}
-	}
-	return UnknownJob, suggest.Unknown("job state", name, jobStates[1:]...)
-}
-
-// JobStates returns all states, in order.
-func JobStates() []JobState {
-	all := make([]JobState, len(jobStates))
-	for i := range all {
-		all[i] = JobState(i)
-	}
-	return all
-}
 
 // RunState is the state of a run.
 type RunState uint8

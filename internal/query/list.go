@@ -55,9 +55,7 @@ func Sorts(list string) []string {
 func States(list string) (names []string) {
 	switch list {
 	case Jobs:
-		for _, s := range jobdb.JobStates() {
-			names = append(names, s.String())
-		}
+		names = policy.Names(jobdb.UnknownJob, jobdb.JobStopping)
 	case Runs:
 		names = policy.Names(jobdb.UnknownRun, jobdb.RunCancelled)
 	case Groups:
