@@ -57,7 +57,7 @@ func (r *contentReader) read() error {
 		case key.Value == "queues" && j.next() == '[':
 			return j.items('[', ']', listed(r, key.Value, r.bindings, &r.content.bindings, newBinding))
 		case key.Value == "retryBudgets" && j.next() == '[':
-			return j.items('[', ']', listed(r, key.Value, nil, &r.content.budgets, newBudget))
+			return j.items('[', ']', listed(r, key.Value, nil, &r.budgets, newBudget))
 		}
 		value, err := j.value(0)
 		rest.Content = append(rest.Content, key, value)
