@@ -312,18 +312,19 @@ func checkCosts(r interface {
 	}
 }
 
-// checkStates: lists find jobs and runs that are not over by their end, and pending retries by their time.
+// checkStates: lists find jobs and runs that are not over by their end, others behind it, and pending retries by their time.
 func checkStates(r interface {
 	Errorf(format string, args ...any)
 }, c *jobdb.Contents,
 ) {
 	for _, j := range c.Jobs {
-		if j.State.Terminal() != (j.Times.Ended != 0) || j.Queueing.RetryAfter != 0 && !j.State.Waiting() {
+		if j.Times.Ended < 0 || j.State.Terminal() != (j.Times.Ended > 0) || j.Queueing.RetryAfter != 0 && !j.State.Waiting() {
 			r.Errorf("job %s is %v, ended at %d, not before %d", j.JobID, j.State, j.Times.Ended, j.Queueing.RetryAfter)
 		}
 	}
 	for _, run := range c.Runs {
-		if run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning && run.Times.Ended != 0 {
+		live := run.State >= jobdb.RunLeased && run.State <= jobdb.RunRunning
+		if live && run.Times.Ended != 0 || (run.State == jobdb.RunSucceeded || run.Error.Category != "") && run.Times.Ended <= 0 {
 			r.Errorf("run %s is %v, ended at %d", run.RunID, run.State, run.Times.Ended)
 		}
 	}

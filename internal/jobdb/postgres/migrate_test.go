@@ -118,6 +118,9 @@ func TestMigrateLists(t *testing.T) {
 	if err := old.QueryRow(ctx, "SELECT count(*) FROM pg_indexes WHERE indexname IN ('refloat_jobs_submitted', 'refloat_jobs_queue', 'refloat_jobs_over', 'refloat_runs_leased', 'refloat_decisions_rule')").Scan(&found); err != nil || found != 5 {
 		t.Errorf("%d of 5 indexes: %v", found, err)
 	}
+	if err := old.QueryRow(ctx, "SELECT count(*) FROM pg_indexes WHERE tablename = 'refloat_decisions' AND indexdef LIKE '%number)'").Scan(&found); err != nil || found != 2 {
+		t.Errorf("%d indexes of decisions have their numbers, want those of the key and the time: %v", found, err)
+	}
 }
 
 // TestMigrateBesideWriter: what an older ingester writes while the tables are migrated is counted too, since the migration waits for it.

@@ -329,4 +329,12 @@ CREATE INDEX refloat_runs_leased ON refloat_runs (leased);
 CREATE INDEX refloat_runs_fate ON refloat_runs (fate, leased) WHERE fate <> 0;
 CREATE INDEX refloat_runs_node ON refloat_runs (substr((CASE WHEN error_node <> '' THEN error_node ELSE node END), 1, 100), leased);
 CREATE INDEX refloat_runs_category ON refloat_runs (substr(error_category, 1, 100), leased) WHERE error_category <> '';
+`, `
+-- Nor do the indexes of decisions but the one by time need more than it.
+DROP INDEX refloat_decisions_queue, refloat_decisions_rule, refloat_decisions_code, refloat_decisions_policy, refloat_decisions_set;
+CREATE INDEX refloat_decisions_queue ON refloat_decisions (queue, time);
+CREATE INDEX refloat_decisions_rule ON refloat_decisions (rule, time);
+CREATE INDEX refloat_decisions_code ON refloat_decisions (code, time);
+CREATE INDEX refloat_decisions_policy ON refloat_decisions (policy, time);
+CREATE INDEX refloat_decisions_set ON refloat_decisions (job_set, time);
 `}

@@ -145,6 +145,8 @@ func checkPlan(t *testing.T, db *DB, p *jobdbtest.Plan) {
 			switch {
 			case strings.Contains(line, "SCAN x"):
 				bad = "it reads the whole of another table"
+			case strings.HasPrefix(line, "CREATE BLOOM FILTER") && (p.List == "jobs" || p.List == "runs" && strings.Contains(lines[k-1], "decisions_")): // behind a second list of them
+				bad = "it finds rows of another table twice"
 			case strings.HasPrefix(line, "CORRELATED") && !strings.Contains(lines[k+1], "(job_id=?"):
 				bad = "it does not look rows of another table up by the job"
 			}
@@ -195,6 +197,49 @@ func TestPages(t *testing.T) {
 		}); err != nil || asked.queries != c.want {
 			t.Errorf("%s by %s %s: %d queries, want %d: %v", c.list, c.value, c.field, asked.queries, c.want, err)
 		}
+	}
+}
+
+// TestOrdersBegin: a page is looked for in that part of an order which can have the rows.
+func TestOrdersBegin(t *testing.T) {
+	t.Parallel()
+	db, err := Open(t.Context(), made(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	begins := map[string]string{ // where, by list, filter and order
+		"runs, dense Rule, ended":          "runs_ended (ended>?)", // what was decided on has ended
+		"runs, dense Codes, ended":         "runs_ended (ended>?)",
+		"runs, dense Policy, ended":        "runs_ended (ended>?)",
+		"runs, dense Category, ended":      "runs_ended (ended>?)",
+		"runs, dense States, ended":        "runs_ended (ended>?)",
+		"runs, failed States, ended":       "runs_ended", // or was republished without a time
+		"runs, live States, -ended":        "runs_ended (ended=?)",
+		"jobs, dense States, ended":        "jobs_over (ended>?)",
+		"jobs, dense States, -retry-after": "jobs_waiting (retry_after<?)",
+		"jobs, dense Rule, runs":           "jobs_runs (runs>?)",
+		"jobs, dense Node, runs":           "jobs_runs (runs>?)",
+		"jobs, dense EndedSince, ended":    "jobs_over (ended>?)",
+		"jobs, dense Since, submitted":     "jobs_submitted (submitted>?)",
+	}
+	for _, p := range jobdbtest.Plans(t, 2_000) {
+		if len(p.Filters) != 1 || p.Page.After != nil || p.Page.Limit == 0 {
+			continue
+		}
+		name := fmt.Sprintf("%s, %s %s, %s%s", p.List, p.Filters[0].Value, p.Filters[0].Field, map[bool]string{true: "-"}[p.Page.Descending], p.Page.Sort)
+		want := begins[name]
+		if want == "" {
+			continue
+		}
+		delete(begins, name)
+		q := &p.Queries[min(1, len(p.Queries)-1)] // whether there are few rows, and in the order
+		if plan := planOf(t, db, q.SQL("", hint), q.Args...); !strings.Contains(plan, want+"\n") {
+			t.Errorf("%s: %s\n%s", name, q.SQL("", hint), plan)
+		}
+	}
+	if len(begins) > 0 {
+		t.Errorf("no such lists: %v", begins)
 	}
 }
 

@@ -14,7 +14,6 @@ type listing struct {
 	key    string            // columns that are unique together, and have an index
 	orders map[string]string // columns, the last of them unique together
 	sorts  []string          // the first one is the default
-	timed  string            // the order by the time that Since and Until select by
 	// always holds for the rows of an order: without it, SQLite does not use its index.
 	always map[string]string
 }
@@ -26,16 +25,16 @@ var (
 			"id": "job_id partition", "submitted": "submitted job_id partition", "ended": "ended job_id partition",
 			"retry-after": "retry_after job_id partition", "runs": "runs job_id partition",
 		},
-		sorts: jobdb.JobSorts, timed: "submitted",
+		sorts: jobdb.JobSorts,
 	}
 	runListing = listing{
 		key:    "job_id run_id partition",
 		orders: map[string]string{"job": "job_id run_index run_id partition", "leased": "leased job_id run_id partition", "ended": "ended job_id run_id partition"},
-		sorts:  jobdb.RunSorts, timed: "leased",
+		sorts:  jobdb.RunSorts,
 	}
 	decisionListing = listing{
 		key:    "partition number",
-		orders: map[string]string{"log": "partition number", "time": "time partition number"}, sorts: jobdb.DecisionSorts, timed: "time",
+		orders: map[string]string{"log": "partition number", "time": "time partition number"}, sorts: jobdb.DecisionSorts,
 	}
 	groupListing = listing{
 		key:    "group_id partition",
@@ -50,11 +49,11 @@ type condition struct {
 	// lookup is the same, as an index finds the rows; empty: no index does.
 	lookup Query
 	via    Query // what the lookup reads in an index of another table; empty: it is of the list's own
-	// orders are those in which that index has the rows that it finds, by names with spaces between them. If it has the
-	// order by time, it finds a range of times too.
+	// orders are those in which that index has the rows that it finds, by names with spaces between them. It finds a range of
+	// such an order too.
 	orders string
 	few    bool // rows, so that they can always be sorted
-	// It is about the time that the list can be ordered by, which begins there or ends before.
+	// It is a range of the order that orders names, which begins there or ends there.
 	since, until bool
 }
 
@@ -91,8 +90,11 @@ func joined(list, from string, on []string, conditions []condition) []condition 
 	if all = combined(conditions, 0); len(conditions[0].lookup.Where) > 0 {
 		c.via = conditions[0].lookup
 		c.via.From = from
-		// SQLite is not to read a whole partition, the last of the columns.
-		c.lookup.where("("+strings.Join(on[:len(on)-1], ", ")+", ~"+on[len(on)-1]+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
+		mark := "~" // SQLite is not to read a whole partition, the last of the columns
+		if key := strings.Join(on, " "); key == jobListing.key && list == Jobs.Name || key == runListing.key && list == Runs.Name {
+			mark = "" // it looks all of the columns up in one index, for which it finds the others once; else twice
+		}
+		c.lookup.where("("+strings.Join(on[:len(on)-1], ", ")+", "+mark+on[len(on)-1]+") IN (SELECT x."+strings.Join(on, ", x.")+of+strings.Join(all.Where, " AND ")+")", all.Args...)
 	}
 	return []condition{c}
 }
@@ -112,13 +114,20 @@ func combined(all []condition, lead int) (q Query) {
 // plan is what a list selects by, and how it is read.
 type plan struct {
 	*listing
-	all  []condition
-	lead int // whose index finds the rows; -1: none
+	all     []condition
+	lead    int         // whose index finds the rows; -1: none
+	implied []condition // ranges of orders that have all rows
 }
 
 // planned takes the first condition with an index: they are in the order of how few rows they usually select.
-func (l *listing) planned(all []condition) plan {
-	return plan{l, all, slices.IndexFunc(all, func(c condition) bool { return len(c.lookup.Where) > 0 })}
+func (l *listing) planned(c *jobdb.Criteria, all []condition) plan {
+	p := plan{l, all, slices.IndexFunc(all, func(c condition) bool { return len(c.lookup.Where) > 0 }), nil}
+	for _, i := range implications {
+		if i.of == l.key && i.when(c) {
+			p.implied = append(p.implied, i.then)
+		}
+	}
+	return p
 }
 
 // found returns the conditions, so that the index of the leading one finds the rows.
@@ -126,12 +135,10 @@ func (p *plan) found() Query {
 	if p.lead < 0 {
 		return combined(p.all, -1)
 	}
-	all := slices.Clone(p.all)
-	if slices.Contains(strings.Fields(all[p.lead].orders), p.timed) {
-		for i := range all {
-			if all[i].since || all[i].until { // in the same index, behind
-				all[i].where = all[i].lookup
-			}
+	all, orders := slices.Clone(p.all), strings.Fields(p.all[p.lead].orders)
+	for i := range all {
+		if c := &all[i]; (c.since || c.until) && slices.Contains(orders, c.orders) { // in the same index, behind
+			c.where = c.lookup
 		}
 	}
 	return combined(all, p.lead)
@@ -178,7 +185,13 @@ func page[T any](s Source, t *Of[T], of plan, p jobdb.Page, visit func(*T) error
 	if p.Limit > 0 {
 		r.limit = min(int64(p.Limit), math.MaxInt32)
 	}
-	if r.all = slices.Clone(r.all); p.After != nil { // from there on the index is to be read
+	r.all = slices.Clone(r.all)
+	for _, c := range r.implied {
+		if c.orders == r.sort {
+			r.all = append(r.all, c)
+		}
+	}
+	if p.After != nil { // from there on the index is to be read
 		for i := range r.all {
 			if r.begins(&r.all[i]) {
 				r.all[i].lookup = r.all[i].where
@@ -192,6 +205,9 @@ func page[T any](s Source, t *Of[T], of plan, p jobdb.Page, visit func(*T) error
 	switch {
 	case r.lead < 0 || slices.Contains(strings.Fields(lead.orders), r.sort):
 		q := r.found()
+		if r.lead < 0 {
+			r.bounded(&q, true)
+		}
 		r.ordered(&q, p.After, nil)
 		err = r.read(q)
 	case lead.few || r.limit == 0:
@@ -209,14 +225,14 @@ func (r *reading[T]) compare(q *Query, mark, with string, place []any) {
 	}
 }
 
-// begins reports whether a condition is on the time at which the order begins.
+// begins reports whether a condition says where the order begins.
 func (r *reading[T]) begins(c *condition) bool {
-	return r.sort == r.timed && (c.since && !r.down || c.until && r.down)
+	return r.sort == c.orders && (c.since && !r.down || c.until && r.down)
 }
 
-// ends reports whether a condition is on the time at which the order ends.
+// ends reports whether a condition says where the order ends.
 func (r *reading[T]) ends(c *condition) bool {
-	return r.sort == r.timed && (c.until && !r.down || c.since && r.down)
+	return r.sort == c.orders && (c.until && !r.down || c.since && r.down)
 }
 
 func (r *reading[T]) order(mark string) string {
@@ -303,7 +319,7 @@ func (r *reading[T]) many(c condition) (many bool, err error) {
 // inWindow looks for rows in the next ones of the order. It returns the place of the last one if the page is not full and the order goes on.
 func (r *reading[T]) inWindow(after []any) (until []any, err error) {
 	edge, q := Query{Columns: r.by, From: r.table.Name}, combined(r.all, -1)
-	r.times(&edge, true)
+	r.bounded(&edge, true)
 	r.ordered(&edge, after, nil)
 	edge.Rest += fmt.Sprintf(" LIMIT 1 OFFSET %d", window)
 	row := new(T)
@@ -319,7 +335,7 @@ func (r *reading[T]) inWindow(after []any) (until []any, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	r.times(&q, until == nil)
+	r.bounded(&q, until == nil)
 	r.ordered(&q, after, until)
 	if err := r.read(q); err != nil || r.next != nil {
 		return nil, err
@@ -327,8 +343,8 @@ func (r *reading[T]) inWindow(after []any) (until []any, err error) {
 	return until, nil
 }
 
-// times makes a query read the order from the time on at which it begins, and up to the end.
-func (r *reading[T]) times(q *Query, end bool) {
+// bounded makes a query read the order from where it begins, and up to the end.
+func (r *reading[T]) bounded(q *Query, end bool) {
 	for i := range r.all {
 		if c := &r.all[i]; r.begins(c) || end && r.ends(c) {
 			q.where(c.lookup.Where[0], c.lookup.Args...)

@@ -109,7 +109,42 @@ func endedSince(at int64) []condition {
 	if at == 0 {
 		return nil
 	}
-	return []condition{simple("ended", "~ended >= ?", at)}
+	all := []condition{simple("ended", "~ended >= ?", at)}
+	all[0].since = true
+	return all
+}
+
+// implications are ranges of orders that have all rows of what criteria select, as ingesters write them: no others are read.
+var implications = []struct {
+	of   string // the key of a list
+	when func(*jobdb.Criteria) bool
+	then condition
+}{
+	{jobListing.key, only(true, jobdb.JobState.Terminal), ranged("ended", ">")},
+	{jobListing.key, only(true, jobdb.JobState.Terminal), ranged("retry-after", "<=")},
+	{jobListing.key, only(false, jobdb.JobState.Terminal), ranged("ended", "<=")},
+	{jobListing.key, func(c *jobdb.Criteria) bool { return len(failed(c))+len(decided(c)) > 0 }, ranged("runs", ">")},
+	{runListing.key, func(c *jobdb.Criteria) bool { return c.Category != "" || len(decided(c)) > 0 }, ranged("ended", ">")},
+	{runListing.key, only(true, func(s jobdb.RunState) bool { return s == jobdb.RunSucceeded }), ranged("ended", ">")}, // a failed one may have been republished
+	{runListing.key, only(false, runOver), ranged("ended", "<=")},
+}
+
+// only returns whether criteria select by states, and all of them are over, or none.
+func only[V ~uint8](want bool, over func(V) bool) func(*jobdb.Criteria) bool {
+	return func(c *jobdb.Criteria) bool {
+		return len(c.States) > 0 && !slices.ContainsFunc(c.States, func(s uint8) bool { return over(V(s)) != want })
+	}
+}
+
+func runOver(s jobdb.RunState) bool {
+	return s.Ended() || s == jobdb.RunCancelled || s == jobdb.UnknownRun
+}
+
+// ranged returns a condition that the number by which an order begins is positive, or is not.
+func ranged(order, than string) condition {
+	c := simple(order, "~"+strings.ReplaceAll(order, "-", "_")+" "+than+" 0")
+	c.since, c.until = than == ">", than != ">"
+	return c
 }
 
 // ofJob returns conditions on the id of a job.
@@ -182,7 +217,7 @@ func jobs(c *jobdb.Criteria) plan {
 			set, waiting = concat(waiting, set), nil
 		}
 	}
-	return jobListing.planned(concat(
+	return jobListing.planned(c, concat(
 		ofJob("id", c), long("submitted", "grp", c.Group), set, waiting,
 		joined("jobs", "runs", aJob, failed(c)), joined("jobs", "decisions", aJob, decided(c)),
 		state, equal("submitted", "queue", c.Queue), inQueues("submitted", c.Queues), within("submitted", c.Since, c.Until), endedSince(c.EndedSince),
@@ -195,15 +230,15 @@ func runs(c *jobdb.Criteria) plan {
 	if c.Group == "" && c.JobSet == "" {
 		small, large = nil, job
 	}
-	return runListing.planned(concat(
+	return runListing.planned(c, concat(
 		ofJob("job", c), small, failed(c), joined("runs", "decisions", aRun, decided(c)),
-		states(c.States, "leased", func(s jobdb.RunState) bool { return s.Ended() || s == jobdb.RunCancelled || s == jobdb.UnknownRun }, jobdb.RunFailed, jobdb.RunCancelled),
+		states(c.States, "leased", runOver, jobdb.RunFailed, jobdb.RunCancelled),
 		large, within("leased", c.Since, c.Until),
 	))
 }
 
 func decisions(c *jobdb.Criteria) plan {
-	return decisionListing.planned(concat(
+	return decisionListing.planned(c, concat(
 		ofJob("", c), joined("decisions", "jobs", aJob, long("", "grp", c.Group)), equal("time", "job_set", c.JobSet),
 		joined("decisions", "runs", aRun, failed(c)), decided(c), equal("time", "queue", c.Queue), inQueues("time", c.Queues),
 		within("time", c.Since, c.Until),
@@ -218,7 +253,7 @@ func groups(c *jobdb.Criteria) plan {
 	case c.JobSet != "":
 		set = equal("", "job_set", c.JobSet)
 	}
-	return groupListing.planned(concat(
+	return groupListing.planned(c, concat(
 		long("", "grp", c.Group), set, long("", "rule", c.Rule), among("", "state", groupStates(c.States)), long("", "policy", c.Policy), inQueues("name", c.Queues),
 	))
 }

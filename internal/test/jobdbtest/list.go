@@ -15,7 +15,7 @@ import (
 	"github.com/refloat/refloat/internal/policy"
 )
 
-// listed is a small deployment: every run of a job failed and was decided.
+// listed is a small deployment: every run that failed was decided, but those that were republished.
 type listed struct {
 	jobs      []*jobdb.Job
 	runs      []*jobdb.Run
@@ -33,17 +33,29 @@ func newListed(r *rand.Rand, partition int) *listed {
 		j := job(partition, fmt.Sprintf("%s%02d", pick("a", "b"), i))
 		j.Queue, j.JobSet, j.State = pick("q", "other"), pick("s", "t"), jobdb.JobState(r.IntN(10))
 		if j.Times.Submitted = step * int64(r.IntN(9)); j.State.Terminal() { // as the fold has them
-			j.Times.Ended = []int64{-1, 1, 2, 3, 4}[r.IntN(5)]
+			j.Times.Ended = 1 + int64(r.IntN(4))
+		} else if j.State.Waiting() {
+			j.Queueing.RetryAfter = int64(r.IntN(3))
 		}
-		j.Queueing.RetryAfter, j.Member.Group = int64(r.IntN(3)), pick("", "g")
+		j.Member.Group = pick("", "g")
 		l.jobs = append(l.jobs, j)
 		for n := range uint32(r.IntN(3)) {
 			v := run(partition, j.JobID, fmt.Sprintf("%s/%d", j.JobID, n), n)
-			v.State, v.Node, v.Error.Node, v.Error.Category = jobdb.RunState(r.IntN(7)), pick("", "n1"), pick("", "n1", "n2"), pick("", "oom", "gpu")
-			if v.Times.Leased = step * int64(r.IntN(9)); v.State.Ended() {
-				v.Times.Ended = int64(r.IntN(9))
+			j.Queueing.Runs++
+			v.State, v.Node = jobdb.RunState(r.IntN(7)), pick("", "n1")
+			if v.Times.Leased = step * int64(r.IntN(9)); r.IntN(3) > 0 {
+				v.State = jobdb.RunFailed
 			}
 			l.runs = append(l.runs, v)
+			if v.State.Ended() && r.IntN(9) > 0 {
+				v.Times.Ended = 1 + int64(r.IntN(9))
+			} else if v.State == jobdb.RunSucceeded {
+				v.Times.Ended = 1
+			}
+			if v.State != jobdb.RunFailed || v.Times.Ended == 0 {
+				continue
+			}
+			v.Error.Node, v.Error.Category = pick("", "n1", "n2"), pick("", "oom", "gpu")
 			d := sample[jobdb.Decision](1)
 			d.Partition, d.Number, d.JobID, d.RunID, d.Queue, d.JobSet = partition, uint64(len(l.decisions)+1), j.JobID, v.RunID, j.Queue, j.JobSet
 			d.Code, d.Policy, d.Rule, d.Time = policy.Code(1+r.IntN(3)), pick("infra", "ml"), pick("", "oom"), step*int64(r.IntN(9))
@@ -73,7 +85,7 @@ func drawCriteria(r *rand.Rand) *jobdb.Criteria {
 		}
 	}
 	if some() {
-		c.States = []uint8{1, 3, 5}
+		c.States = [][]uint8{{1, 3, 5}, {5}, {4}, {6}, {1, 3}, {5, 6, 7}}[r.IntN(6)]
 	}
 	if some() {
 		c.Queues = [][]string{{"q"}, {"other", "q"}, {"other", "none"}}[r.IntN(3)]
@@ -129,8 +141,10 @@ func (l *listed) wantJobs(c *jobdb.Criteria) (ids []string) {
 }
 
 func (l *listed) wantRuns(c *jobdb.Criteria) (ids []string) {
-	for i, r := range l.runs { // the decision on it has the same index
-		if l.ofJob(c, r.JobID) && ofRun(c, r) && among(c.States, uint8(r.State)) && inTime(c, r.Times.Leased) && ofDecision(c, l.decisions[i]) {
+	for _, r := range l.runs {
+		decision := func(d *jobdb.Decision) bool { return d.RunID == r.RunID && ofDecision(c, d) }
+		if l.ofJob(c, r.JobID) && ofRun(c, r) && among(c.States, uint8(r.State)) && inTime(c, r.Times.Leased) &&
+			(c.Policy+c.Rule == "" && c.Codes == nil || slices.ContainsFunc(l.decisions, decision)) {
 			ids = append(ids, r.RunID)
 		}
 	}
@@ -138,8 +152,9 @@ func (l *listed) wantRuns(c *jobdb.Criteria) (ids []string) {
 }
 
 func (l *listed) wantDecisions(c *jobdb.Criteria) (wanted []*jobdb.Decision) {
-	for i, d := range l.decisions {
-		if l.ofJob(c, d.JobID) && ofDecision(c, d) && inTime(c, d.Time) && ofRun(c, l.runs[i]) {
+	for _, d := range l.decisions {
+		run := func(r *jobdb.Run) bool { return r.RunID == d.RunID && ofRun(c, r) }
+		if l.ofJob(c, d.JobID) && ofDecision(c, d) && inTime(c, d.Time) && slices.ContainsFunc(l.runs, run) {
 			wanted = append(wanted, d)
 		}
 	}
@@ -242,7 +257,7 @@ func (l *listed) prune(t *testing.T, db Database) {
 			gone[j.JobID] = true
 		case 1:
 			c.Replaced = append(c.Replaced, j.Counted())
-			j.State, j.Queueing.RetryAfter = jobdb.JobCancelled, 1-j.Queueing.RetryAfter
+			j.State, j.Queueing.RetryAfter = jobdb.JobCancelled, 0
 			j.Times.Ended = 4
 			c.Jobs = append(c.Jobs, j)
 		}
