@@ -58,8 +58,8 @@ func (s *sim) deliver() {
 	}
 }
 
-// flushAt is the number of changed jobs after which they move to the store, since only then the state lets go of what it has forgotten.
-const flushAt = 1 << 12
+// flushAt is the number of changed jobs after which they move to the store, since only then the state lets go of what it has forgotten. Most have been by then.
+const flushAt = 1 << 14
 
 // flush moves changes into the store. It invalidates what Step has returned.
 func (s *sim) flush() error {

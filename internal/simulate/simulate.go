@@ -142,7 +142,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	s := &sim{
-		o: o, p: &evaluator.Processor{State: state}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
+		o: o, p: &evaluator.Processor{State: state, RecordsOnly: true}, store: store, generate: generate, nodes: nodes, byName: map[string]*placed{}, cycleAt: never,
 		jobs: map[string]*job{}, byQueue: make([][]*job, len(o.Cluster.Queues)), count: newCounter(o.Cluster, o.Workload, cmp.Or(o.Within, o.Workload.GiveUp/4)),
 	}
 	for i := range s.nodes {
