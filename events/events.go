@@ -186,7 +186,8 @@ var kept = [...]string{
 	AnnotationGroup, AnnotationGroupPolicy, AnnotationPart, AnnotationReplica, AnnotationIndex,
 }
 
-func (s *Submit) annotate(key, value string) {
+// Annotate keeps an annotation of the job, if folding does.
+func (s *Submit) Annotate(key, value string) {
 	switch key {
 	case AnnotationRetryPolicies:
 		s.RetryPolicies = value

@@ -69,7 +69,7 @@ func objectMeta(b string, s *Submit, c *ContainerError) error {
 				return err
 			}
 			if s != nil {
-				s.annotate(key, value)
+				s.Annotate(key, value)
 			}
 		}
 	}

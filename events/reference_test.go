@@ -91,7 +91,7 @@ func runFromProto(m *pb.Event, ev *Event) {
 func submitFromProto(m *pb.SubmitJob) *Submit {
 	s := &Submit{}
 	for _, key := range kept {
-		s.annotate(key, m.GetObjectMeta().GetAnnotations()[key])
+		s.Annotate(key, m.GetObjectMeta().GetAnnotations()[key])
 	}
 	spec := m.GetMainObject().GetPodSpec().GetPodSpec()
 	s.GraceSeconds = spec.GetTerminationGracePeriodSeconds()

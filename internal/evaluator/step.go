@@ -71,6 +71,12 @@ func (p *Processor) StepAs(form Form, m *eventlog.Message) (*Output, error) {
 	return &p.out, p.process(form, m, policies{p})
 }
 
+// StepDecoded is Step for a message of which seq is what a Decoder reads: it needs no payload, unless an event is parked.
+func (p *Processor) StepDecoded(m *eventlog.Message, seq *events.Sequence) (*Output, error) {
+	p.begin(InFull, m)
+	return &p.out, p.fold(m, seq, policies{p})
+}
+
 // Events returns the message that was processed last, until the next one is; nil: it was
 // parked.
 func (p *Processor) Events() *events.Sequence { return p.seq }
@@ -94,13 +100,7 @@ func (p *Processor) Activate(records []chain.Record) {
 
 // process turns a message into records. A message that cannot be decoded is parked.
 func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questions) error {
-	if p.out.Records == nil {
-		p.out = Output{make([]chain.Record, 0, slabSize), make([][]byte, 0, slabSize)}
-		p.made = make([]*chain.Decision, 0, slabSize)
-	}
-	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
-	p.slab, p.made = p.slab[:0], p.made[:0]
-	p.seq, p.at, p.form = nil, m.OriginPosition(), form
+	p.begin(form, m)
 	seq, err := p.decoder.Decode(m.Payload)
 	if err != nil {
 		reason := events.NotProtobuf
@@ -114,6 +114,22 @@ func (p *Processor) process(form Form, m *eventlog.Message, q projection.Questio
 		p.emit(p.parked(&chain.Parked{Position: p.at, Reason: events.TooLarge, Raw: m.Payload}))
 		return nil
 	}
+	return p.fold(m, seq, q)
+}
+
+// begin forgets what became of the message before.
+func (p *Processor) begin(form Form, m *eventlog.Message) {
+	if p.out.Records == nil {
+		p.out = Output{make([]chain.Record, 0, slabSize), make([][]byte, 0, slabSize)}
+		p.made = make([]*chain.Decision, 0, slabSize)
+	}
+	p.out.Records, p.out.Bytes, p.buf = p.out.Records[:0], p.out.Bytes[:0], p.buf[:0]
+	p.slab, p.made = p.slab[:0], p.made[:0]
+	p.seq, p.at, p.form = nil, m.OriginPosition(), form
+}
+
+// fold folds what was read of a message, and makes the records.
+func (p *Processor) fold(m *eventlog.Message, seq *events.Sequence, q projection.Questions) error {
 	p.seq = seq
 	seq.Resolve(m.OriginPublish())
 	if err := p.State.Process(seq, featuresOf(&p.Progress), q); err != nil {

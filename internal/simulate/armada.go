@@ -21,30 +21,30 @@ const (
 // jobSet is that of all jobs.
 const jobSet = "simulated"
 
-// about begins the message about what happens now to jobs of a queue. Its events are written to s.wire, and then delivered.
-func (s *sim) about(queue int) *wire {
-	s.wire.begin(s.o.Cluster.Queues[queue].Name, begin().Add(s.now))
-	return &s.wire
+// about begins the message about what happens now to jobs of a queue. Its events are added to s.seq, and then delivered.
+func (s *sim) about(queue int) *sequence {
+	s.seq.begin(s.o.Cluster.Queues[queue].Name, begin().Add(s.now))
+	return &s.seq
 }
 
 // deliver has Step fold and decide the message, unless it has no events, and obeys.
 func (s *sim) deliver() {
-	if s.wire.events == 0 || s.err != nil {
+	if len(s.seq.Events) == 0 || s.err != nil {
 		return
 	}
 	s.position++
 	s.count.messages++
-	s.count.events += uint64(s.wire.events)
-	s.message = eventlog.Message{
-		Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: begin().Add(s.now).UnixNano(), Payload: s.wire.b,
+	s.count.events += uint64(len(s.seq.Events))
+	s.message = eventlog.Message{Position: eventlog.Position{Ledger: 1, Entry: s.position}, Publish: begin().Add(s.now).UnixNano()}
+	out, err := s.p.StepDecoded(&s.message, &s.seq.Sequence)
+	if err == nil && s.o.Observe != nil {
+		if s.message.Payload, err = s.seq.payload(); err == nil {
+			s.o.Observe(&s.message, out)
+		}
 	}
-	out, err := s.p.Step(&s.message)
 	if err != nil {
 		s.err = err
 		return
-	}
-	if s.o.Observe != nil {
-		s.o.Observe(&s.message, out)
 	}
 	for _, r := range out.Records {
 		s.obey(r)

@@ -66,7 +66,8 @@ type job struct {
 	fitsNoNode  bool // as the last cycle found, since when neither the nodes nor those that it avoids have changed
 	passed      bool // in its first wait, by a retry
 	runs        int
-	interrupted int // of them, those that ended before what is given for them
+	run         string // the name of the last one
+	interrupted int    // of them, those that ended before what is given for them
 	retryAfter  time.Duration
 	avoided     []string
 	node        *placed

@@ -144,6 +144,25 @@ func TestDecisionsAreObeyed(t *testing.T) {
 	}
 }
 
+// TestObservedTexts: what a decision says stays when the next message is made.
+func TestObservedTexts(t *testing.T) {
+	t.Parallel()
+	var kept []string
+	o := options(t, examples(t), 500)
+	o.Observe = func(_ *eventlog.Message, out *evaluator.Output) {
+		for _, r := range out.Records {
+			if d, ok := r.(*chain.Decision); ok {
+				kept = append(kept, d.Container)
+			}
+		}
+	}
+	run(t, o)
+	slices.Sort(kept)
+	if names := slices.Compact(kept); !slices.Equal(names, []string{"", "main"}) { // "": decided by something else
+		t.Errorf("decisions by the ends of containers %q, and there is only main", names)
+	}
+}
+
 // one is a cluster of one node and jobs of one kind, one after another, without chance.
 func one(t *testing.T, failures string) simulate.Options {
 	t.Helper()

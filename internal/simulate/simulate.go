@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/refloat/refloat/internal/chain"
@@ -38,7 +39,7 @@ type Options struct {
 	Seed      uint64
 	// Within is how long after its submission a job counts as done in time; 0: a quarter of Workload.GiveUp.
 	Within time.Duration
-	// Observe, if set, is called with each message and what Step made of it. Both are valid until it returns.
+	// Observe, if set, is called with each message and what Step made of it. Both are valid until it returns, their texts and bytes for good.
 	Observe func(m *eventlog.Message, out *evaluator.Output)
 }
 
@@ -96,7 +97,7 @@ type sim struct {
 	p        *evaluator.Processor
 	store    *projection.Memory // of p
 	position int64
-	wire     wire
+	seq      sequence // what happens now
 	message  eventlog.Message
 	generate source
 	dice     dice // of runs
@@ -475,6 +476,7 @@ func (s *sim) start(r *scheduling.Changes) {
 				j.first = s.now
 			}
 			j.runs++
+			j.run = j.id + "-" + strconv.Itoa(j.runs)
 			j.waited += s.now - j.since
 			if j.released {
 				j.released, s.guard.releases = false, append(s.guard.releases, s.now)
