@@ -16,7 +16,10 @@ import (
 //     for nobody (leastAvailable). That is what mayDisplace asks, as for calmCycle; it counts evicted jobs of higher levels, too, but these have returned.
 //     What a gang takes from evicted jobs and their siblings is within its bounds.
 //
-// A gang that changed nothing changes nothing later if it comes as late or later, until something else happens than that jobs are queued.
+//   - A gang that finds no free nodes changes nothing either if there is nobody to displace. That says nothing about others: one of its jobs may
+//     avoid nodes that others do not, or the nodes that its first jobs took were those that a later one needs.
+//
+// A gang that changed nothing otherwise changes nothing later if it comes as late or later, until something else happens than that jobs are queued.
 func (s *Scheduler) calmAsArmada() bool {
 	c, o := s.c, &s.outlook
 	if s.joined > 0 {
@@ -59,12 +62,12 @@ func (s *Scheduler) calmAsArmada() bool {
 		case c.findsFreeAsArmada(gang):
 			s.last.started = append(s.last.started, gang.members...)
 			p.failed = none
-		case o.mayDisplace(g):
-			s.startOver()
-			return false
-		default:
+		case !o.mayDisplace(g):
 			o.leads(g)
 			o.fail(g)
+		case !o.onlyFree(g):
+			s.startOver()
+			return false
 		}
 		c.queues[q].next++
 		o.advance(q)
@@ -97,6 +100,14 @@ func (o *outlook) advance(q int32) {
 	if own := c.line.key(q); own.compare(p.turn) > 0 {
 		p.turn = own
 	}
+}
+
+// onlyFree says whether there is nothing for a gang but what is free: no evicted job returns later, and none of a lower level runs.
+func (o *outlook) onlyFree(g int32) bool {
+	o.reserve(g)
+	defer o.unreserve()
+	lower := o.c.rank.displaceable[placed-reserved][:int(o.level(g))*len(o.c.queues)]
+	return len(o.nodes) == 0 && !slices.ContainsFunc(lower, func(jobs int32) bool { return jobs > 0 })
 }
 
 // fail notes that a gang changes nothing in its turn.
