@@ -15,7 +15,6 @@ import (
 //   - A job finds a node with others in the way exactly if it fits into what is available at its level, where evicted jobs whose turn is later count
 //     for nobody (leastAvailable). That is what mayDisplace asks, as for calmCycle; it counts evicted jobs of higher levels, too, but these have returned.
 //     What a gang takes from evicted jobs and their siblings is within its bounds.
-//
 //   - A gang that finds no free nodes changes nothing either if there is nobody to displace. That says nothing about others: one of its jobs may
 //     avoid nodes that others do not, or the nodes that its first jobs took were those that a later one needs.
 //

@@ -397,8 +397,9 @@ func TestSchedulerIsSchedule(t *testing.T) {
 	n, first := sequences()
 	var seen seen
 	seeds := []uint64{
-		121111, // a queued gang is known to be passed over only when the last running one of its queue has returned
-		552611, // a node had more jobs than room in the cycle before
+		121111,               // a queued gang is known to be passed over only when the last running one of its queue has returned
+		552611,               // a node had more jobs than room in the cycle before
+		15238425518992579367, // a gang that finds nothing free says nothing about others
 	}
 	for i := range uint64(n) {
 		seeds = append(seeds, first+i)
