@@ -578,3 +578,26 @@ func TestSchedulerRejects(t *testing.T) {
 		t.Errorf("the good job is not scheduled: %+v, %v", got, err)
 	}
 }
+
+// TestOnlyFree: a gang that finds free nodes for some of its jobs, where there is nobody to displace, needs no full cycle, and does not
+// keep another one from these nodes.
+func TestOnlyFree(t *testing.T) {
+	t.Parallel()
+	config := Config{
+		Now: time.Unix(0, 0), Resources: []string{"cpu"}, PriorityClasses: []PriorityClass{{Name: "p", IsFairSharePreemptible: true}}, DefaultPriorityClass: "p", LikeArmada: true,
+	}
+	s, err := NewScheduler(config, []Queue{{Name: "q", PriorityFactor: 1000}}, []Node{{Name: "a", Total: Resources{1}}, {Name: "b", Total: Resources{1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range []Job{{ID: "1", Gang: Gang{ID: "x"}}, {ID: "2", Gang: Gang{ID: "x"}, AvoidedNodes: []string{"b"}}, {ID: "3", Gang: Gang{ID: "y"}}, {ID: "4", Gang: Gang{ID: "y"}}} {
+		j.Request, j.Gang.Cardinality = Resources{1}, 2
+		if err := s.Queue("q", j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := s.Cycle(time.Unix(1, 0))
+	if want := []string{"3", "4"}; err != nil || !slices.Equal(r.Scheduled, want) || !s.calm {
+		t.Errorf("scheduled %v (%v), calm: %v, want %v in a calm cycle", r.Scheduled, err, s.calm, want)
+	}
+}
