@@ -148,7 +148,7 @@ type counter struct {
 	tailDone         int
 	measured         time.Duration // up to which shortfalls are counted
 	samples          *sampler
-	retried, noRoom  []bool // by queue, in the cycle that is counted
+	retried          []bool // by queue, in the cycle that is counted
 	recovery         map[string]float64
 }
 
@@ -187,7 +187,7 @@ type nodeCount struct {
 func newCounter(c *Cluster, w *Workload, within time.Duration) *counter {
 	counts := &counter{
 		c: c, within: within, window: &window{from: w.warmUp(), until: never}, queues: make([]queueCount, len(c.Queues)), rows: map[failureKey]*failureCount{}, nodes: map[string]*nodeCount{},
-		retried: make([]bool, len(c.Queues)), noRoom: make([]bool, len(c.Queues)), recovery: map[string]float64{},
+		retried: make([]bool, len(c.Queues)), recovery: map[string]float64{},
 	}
 	for _, name := range c.Resources {
 		counts.units = append(counts.units, unit(name))
@@ -338,17 +338,21 @@ func (c *counter) over(j *job) {
 // cycle counts a scheduling cycle.
 func (c *counter) cycle(now time.Duration, r *scheduling.Changes, scheduler *scheduling.Scheduler, jobs map[string]*job) {
 	c.until(now)
-	retried, noRoom := c.retried, c.noRoom
-	clear(retried)
-	clear(noRoom)
+	clear(c.retried)
 	for _, id := range r.Scheduled {
 		if j := jobs[id]; j.runs > 0 {
-			retried[j.queue] = true
+			c.retried[j.queue] = true
 		}
 	}
-	for q := range c.queues {
-		for id := range scheduler.NoRoom(c.c.Queues[q].Name) {
-			if noRoom[q] = true; !retried[q] {
+	shares, weights := scheduler.Shares(), 0.0
+	for i := range shares {
+		weights += c.weight(c.queue(shares[i].Queue))
+	}
+	for i := range shares {
+		share, noRoom, has := &shares[i], false, 0.0
+		q := c.queue(share.Queue)
+		for id := range scheduler.NoRoom(share.Queue) {
+			if noRoom = true; !c.retried[q] {
 				break
 			}
 			if j := jobs[id]; j.runs == 0 && !j.passed {
@@ -356,18 +360,10 @@ func (c *counter) cycle(now time.Duration, r *scheduling.Changes, scheduler *sch
 				c.queues[q].Passed++
 			}
 		}
-	}
-	shares := scheduler.Shares()
-	weights := 0.0
-	for _, share := range shares {
-		weights += c.weight(c.queue(share.Queue))
-	}
-	for _, share := range shares {
-		q, has := c.queue(share.Queue), 0.0
 		if share.Total > 0 {
 			has = float64(share.Allocated) / float64(share.Total)
 		}
-		if noRoom[q] {
+		if noRoom {
 			c.queues[q].below = max(0, c.weight(q)/weights-has)
 		}
 	}
