@@ -73,7 +73,7 @@ func (n *node) startEvaluator(p *parts, partition int) (err error) {
 		Config: evaluator.Config{
 			Partition: partition, Events: n.backend.Events, Decisions: n.backend.Decisions, Random: rand.Reader,
 			Semantics: n.Semantics, AcceptPartitions: n.AcceptPartitions, AcceptHistory: n.AcceptHistory, AcceptedBy: n.Instance,
-			AcceptEmptyDecisions: n.AcceptEmptyDecisions, CacheJobs: n.memory.cacheJobs,
+			AcceptEmptyDecisions: n.AcceptEmptyDecisions, CacheJobs: n.memory.cacheJobs, SaveEvery: evaluator.DefaultSaveEvery,
 			Hooks: hooks,
 		},
 		Acquire: o.acquire, Rebuild: o.stateDamaged, Now: n.Now, BackOff: randomBackOff(), DrainTimeout: time.Second, Log: n.Log,

@@ -18,7 +18,8 @@ type inFlight struct {
 	end     chain.End // after it
 	env     *chain.Envelope
 	records []chain.Record
-	batch   projection.Batch
+	batch   projection.Batch // what changed since the last one; nil: that is left to a later one
+	save    bool             // the batch is to be made durable
 	flush   uint64
 	after   meta // except for the envelope's own position in the log
 	sentAt  int64
@@ -44,7 +45,7 @@ func (o *Owner) startLive() (err error) {
 	o.live.past = o.follower.Past()
 	o.live.inputBuf = make([]eventlog.Message, o.cfg.MaxMessages)
 	o.live.backBuf = make([]eventlog.Message, 64)
-	o.tip = o.positions.Chain
+	o.tip, o.stored = o.positions.Chain, o.positions
 	o.enter(running)
 	return nil
 }
@@ -53,16 +54,18 @@ func (o *Owner) startLive() (err error) {
 type turn struct {
 	now      int64
 	accepted []inFlight // our envelopes that the log holds now, in order
+	save     bool       // what was committed is to be made durable
 	sent     bool
 }
 
 // steps are the steps of a turn, and their order is the protocol (protocol.md 8): an
 // envelope is published, read back in a later turn, committed, made durable, and its
-// input acknowledged. So a decision is in the log before it is in the state, and the
+// input acknowledged, the last two now and then (Config.SaveEvery). So a decision is in the log before it is in the state, and the
 // state is durable before the broker may delete what it was folded from.
 var steps = [...]func(*Owner, *turn) error{
 	(*Owner).readBack,
 	(*Owner).commitAccepted,
+	(*Owner).commitRest,
 	(*Owner).sync,
 	(*Owner).acknowledge,
 	(*Owner).publishNext,
@@ -129,6 +132,7 @@ func (o *Owner) commitAccepted(t *turn) error {
 		if err := o.commit(w.batch, w.flush, w.after); err != nil {
 			return err
 		}
+		t.save = t.save || w.save
 		if o.cfg.Hooks.Committed != nil {
 			o.cfg.Hooks.Committed(Commit{
 				Envelope: w.env, Records: w.records, At: w.after.Positions.Decisions,
@@ -139,24 +143,48 @@ func (o *Owner) commitAccepted(t *turn) error {
 	return nil
 }
 
+// due reports whether it is time to save the state.
+func (o *Owner) due(now int64) bool {
+	since := now - o.savedAt
+	return o.draining || since < 0 || since >= int64(o.cfg.SaveEvery)
+}
+
+// commitRest commits what the envelopes left of their changes, when none is on its way that could take it along.
+func (o *Owner) commitRest(t *turn) error {
+	if len(o.window) > 0 || o.saved == o.positions || !o.due(t.now) {
+		return nil
+	}
+	t.save, o.savedAt = true, t.now
+	if o.stored == o.positions {
+		return nil
+	}
+	batch := o.cfg.Store.NewBatch()
+	flush, err := o.proc.State.Flush(batch)
+	if err != nil {
+		return err
+	}
+	return o.commit(batch, flush, o.metaAt(o.positions))
+}
+
 // sync makes what was committed durable.
 func (o *Owner) sync(t *turn) error {
-	if len(t.accepted) == 0 {
+	if !t.save {
 		return nil
 	}
 	if err := o.cfg.Store.Sync(); err != nil {
 		return err
 	}
+	o.saved = o.stored
 	return o.point(PointSynced)
 }
 
 // acknowledge lets the broker delete the input of what is durable.
 func (o *Owner) acknowledge(t *turn) error {
-	if len(t.accepted) == 0 {
+	if !t.save {
 		return nil
 	}
 	if o.cfg.Synced != nil {
-		if err := o.cfg.Synced(o.positions); err != nil {
+		if err := o.cfg.Synced(o.saved); err != nil {
 			return err
 		}
 	}
@@ -318,20 +346,27 @@ func (o *Owner) activations() []chain.Record {
 func (o *Owner) publish(env *chain.Envelope, records []chain.Record, now int64) error {
 	raw := env.Append(nil)
 	link := chain.Link(raw)
-	batch := o.cfg.Store.NewBatch()
-	flush, err := o.proc.State.Flush(batch)
-	if err != nil {
-		return err
+	in := inFlight{env: env, records: records, after: o.metaAt(follow.Positions{}), sentAt: now, published: o.live.published, save: o.due(now)}
+	if in.save || o.proc.State.Unflushed() >= flushJobs {
+		in.batch = o.cfg.Store.NewBatch()
+		var err error
+		if in.flush, err = o.proc.State.Flush(in.batch); err != nil {
+			return err
+		}
+	}
+	if in.save {
+		o.savedAt = now
 	}
 	o.tip = chain.End{Seq: env.Seq, Link: link, Epoch: env.Epoch, Owner: env.Owner, InTo: env.InTo}
-	o.window = append(o.window, inFlight{
-		end: o.tip, env: env, records: records, batch: batch, flush: flush, after: o.metaAt(follow.Positions{}), sentAt: now,
-		published: o.live.published,
-	})
+	in.end = o.tip
+	o.window = append(o.window, in)
 	o.unsent = raw
-	_, err = o.send()
+	_, err := o.send()
 	return err
 }
+
+// flushJobs is how many changed jobs are written before the state is saved, so that no write takes long.
+const flushJobs = 256
 
 // send sends the last envelope of the window, unless the publisher has no room for it yet.
 func (o *Owner) send() (bool, error) {

@@ -40,6 +40,9 @@ type Config struct {
 	MaxMessages int
 	// ReadBackTimeout is the timeout for reading back an envelope (30 s).
 	ReadBackTimeout time.Duration
+	// SaveEvery is how often the state is made durable, and its input acknowledged; 0: after each envelope.
+	// A job that several envelopes changed meanwhile is written once.
+	SaveEvery time.Duration
 	// Semantics is the minimum version of the semantics to decide by: an owner activates it
 	// if the log names an earlier one. 0: the version that the log names; for an empty log,
 	// the newest. An activation cannot be undone.
@@ -82,6 +85,9 @@ type Hooks struct {
 	Began func(generation uint64, decided eventlog.Position)
 }
 
+// DefaultSaveEvery is what programs use as Config.SaveEvery: longer saves little, and is what a crash has to fold again.
+const DefaultSaveEvery = 250 * time.Millisecond
+
 // Commit is one envelope that was read back and committed.
 type Commit struct {
 	Envelope *chain.Envelope
@@ -123,6 +129,9 @@ type Owner struct {
 	follower  *follow.Follower
 	proc      *Processor
 	positions follow.Positions // committed
+	stored    follow.Positions // up to which the store has the state
+	saved     follow.Positions // up to which that is durable, and acknowledged
+	savedAt   int64            // when the state was last written to be saved
 	claim     chain.Hash       // link of the claim, or of the accepted history, that we are waiting for
 	skipTo    eventlog.Position
 	rebuild   *rebuild // nil: the state follows from the complete input
@@ -212,10 +221,12 @@ func (o *Owner) Changed() [3]<-chan struct{} {
 	return [3]<-chan struct{}{events, decisions, o.cfg.Policies.Changed()}
 }
 
-// Drained reports that the owner is live and all its published envelopes are committed.
-func (o *Owner) Drained() bool { return o.phase == running && len(o.window) == 0 }
+// Drained reports that the owner is live, and that all its published envelopes are committed and saved.
+func (o *Owner) Drained() bool {
+	return o.phase == running && len(o.window) == 0 && o.saved == o.positions
+}
 
-// Positions returns the positions up to which the owner has committed.
+// Positions returns the positions up to which the owner has committed; the store may be behind (Config.SaveEvery).
 func (o *Owner) Positions() follow.Positions { return o.positions }
 
 // Progress returns the progress of its processor, which may be ahead of Positions.
@@ -369,17 +380,20 @@ func (o *Owner) metaAt(positions follow.Positions) meta {
 	return meta{Positions: positions, Progress: o.proc.Progress, Watermark: o.proc.State.Watermark, Horizon: o.proc.State.Horizon, Rebuilding: o.rebuild != nil}
 }
 
-// commit makes one envelope's changes visible in the store, with the position that
-// belongs to them.
+// commit takes an envelope as decided, and makes the changes in a batch visible in the store, with the position that
+// belongs to them; nil: those of the envelope are in none yet.
 func (o *Owner) commit(batch projection.Batch, flush uint64, m meta) error {
-	b, err := m.encode()
-	if err != nil {
-		return err
+	if batch != nil {
+		b, err := m.encode()
+		if err != nil {
+			return err
+		}
+		if err := o.cfg.Store.Commit(batch, b); err != nil {
+			return err
+		}
+		o.proc.State.Committed(flush)
+		o.stored = m.Positions
 	}
-	if err := o.cfg.Store.Commit(batch, b); err != nil {
-		return err
-	}
-	o.proc.State.Committed(flush)
 	o.cfg.Fit.accepted(m.Positions.Chain.InTo)
 	o.positions = m.Positions
 	return o.point(PointCommitted)

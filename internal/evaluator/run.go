@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -207,13 +208,16 @@ func (l *Loop) own(ctx context.Context) (live time.Time, err error) {
 		case progress:
 			continue
 		}
-		changed := o.Changed()
+		changed, wait := o.Changed(), idleCheck
+		if !o.Drained() {
+			wait = cmp.Or(cfg.SaveEvery, wait)
+		}
 		select {
 		case <-changed[0]:
 		case <-changed[1]:
 		case <-changed[2]:
 		case <-placed:
-		case <-time.After(idleCheck):
+		case <-time.After(wait):
 			if o.Drained() && h.Synced != nil { // a checkpoint may be due even without new input
 				if err := h.Synced(o.Positions()); err != nil {
 					return live, err

@@ -111,6 +111,7 @@ func (d *deployment) owner(hooks evaluator.Hooks) (_ *evaluator.Owner, closeAll 
 	o := evaluator.NewOwner(evaluator.Config{
 		Store: store, Events: d.events, Decisions: decisions, Policies: policies, Publisher: pub, Random: rand.Reader, Hooks: hooks,
 		AcceptEmptyDecisions: true, // the topic is new
+		SaveEvery:            evaluator.DefaultSaveEvery,
 	})
 	return o, func() {
 		d.must(o.Close())

@@ -98,7 +98,7 @@ func (m *machine) start() bool {
 		AcceptPartitions: m.allowed, AcceptHistory: w.acceptHistory(m.part), AcceptedBy: m.String(),
 		Partition: m.part, Store: m.store, Events: opened{w.events, m.opened}, Decisions: opened{w.decisions, m.opened}, Policies: m.policies,
 		Semantics: w.semantics(), Publisher: m.sender, Random: w, Window: 1 + w.rng.IntN(5), MaxMessages: 1 + w.rng.IntN(6), ReadBackTimeout: time.Duration(readBackTimeout),
-		Synced: m.synced,
+		Synced: m.synced, SaveEvery: time.Duration(m.number%2) * 50 * time.Millisecond,
 		Hooks: evaluator.Hooks{
 			Point:   m.point,
 			Ignored: m.ignored,

@@ -84,6 +84,9 @@ func plantedProtocol() []bug {
 		{"8", "what is acknowledged is not synced", []patch{{
 			"evaluator/live.go", "	if err := o.cfg.Store.Sync(); err != nil {\n		return err\n	}\n", "",
 		}}},
+		{"8", "changes of envelopes that are on their way are committed with those before", []patch{{
+			"evaluator/live.go", "if len(o.window) > 0 || o.saved", "if o.saved",
+		}}},
 		{"9", "an owner waits for its envelopes for ever", []patch{{
 			"evaluator/live.go", "t.now-o.window[0].sentAt > int64(o.cfg.ReadBackTimeout)", "false",
 		}}},
