@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refloat/refloat/internal/audit"
 	"github.com/refloat/refloat/internal/chain"
@@ -399,6 +400,42 @@ func TestSynced(t *testing.T) {
 	}})
 	if err != nil || calls < 3 {
 		t.Fatalf("told %d times, %v", calls, err)
+	}
+	m.stop()
+}
+
+// TestSavedLater: until it saves, an owner is ahead of its store. One that begins with that store goes on all the same, and one
+// that is drained saves the rest.
+func TestSavedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	m := w.start("state", evaluator.Config{})
+	h := someHistory(t, 30)
+	w.publish(h.YAML())
+	for life := range 2 {
+		w.append(h.Messages[life*15 : life*15+15])
+		w.now += int64(time.Hour) // for the first save
+		told, committed := 0, 0
+		err := m.owned(w.events, evaluator.Config{
+			MaxMessages: 3, SaveEvery: time.Hour,
+			Synced: func(follow.Positions) error { told++; return nil },
+			Hooks:  evaluator.Hooks{Committed: func(evaluator.Commit) { committed++ }},
+		})
+		stored, damaged := evaluator.PositionsIn(m.cfg.Store)
+		if !errors.Is(err, errStuck) || damaged != nil || told != 1 || committed < 3 || stored.Chain.Seq+uint64(committed) != m.owner.Positions().Chain.Seq {
+			t.Fatalf("life %d: %v, %v, told %d times; the store is at envelope %d, %d were committed after it, up to %d",
+				life, err, damaged, told, stored.Chain.Seq, committed, m.owner.Positions().Chain.Seq)
+		}
+	}
+	m.owner.Drain()
+	if _, err := m.owner.Advance(w.now); err != nil || !m.owner.Drained() {
+		t.Fatalf("drained: %v, %v", m.owner.Drained(), err)
+	}
+	if stored, err := evaluator.PositionsIn(m.cfg.Store); err != nil || stored != m.owner.Positions() {
+		t.Fatalf("the store is at %+v, the owner at %+v, %v", stored, m.owner.Positions(), err)
+	}
+	if v := w.verified(); v.Progress.Running != direct(t, w) {
+		t.Error("the chain holds other records than its input gives")
 	}
 	m.stop()
 }
