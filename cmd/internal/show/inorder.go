@@ -1,6 +1,7 @@
 package show
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"sync"
@@ -12,7 +13,7 @@ import (
 // that has not ended writes through. What the others write is kept, up to so many bytes of all of them; then they wait.
 // It returns the error of the first part that failed, after which nothing is printed.
 func InOrder(w io.Writer, n, atOnce, keep int, do func(i int, w io.Writer) error) error {
-	o := &inOrder{w: w, room: keep, kept: make([][]byte, n), ended: make([]func() error, n)}
+	o := &inOrder{w: w, room: keep, kept: make([][][]byte, n), ended: make([]func() error, n)}
 	o.changed.L = &o.mu
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -31,7 +32,7 @@ type inOrder struct {
 	changed sync.Cond
 	w       io.Writer
 	first   int            // the first part that has not ended
-	kept    [][]byte       // of later parts
+	kept    [][][]byte     // what later parts wrote
 	room    int            // bytes that may still be kept
 	ended   []func() error // of a part that has ended, its error
 	err     error
@@ -57,7 +58,7 @@ func (p part) Write(b []byte) (int, error) {
 	case p.i == p.first:
 		return p.w.Write(b)
 	}
-	p.kept[p.i] = append(p.kept[p.i], b...)
+	p.kept[p.i] = append(p.kept[p.i], bytes.Clone(b))
 	p.room -= len(b)
 	return len(b), nil
 }
@@ -72,8 +73,12 @@ func (o *inOrder) end(i int, err error) {
 			return
 		}
 		if o.first++; o.first < len(o.kept) {
-			_, o.err = o.w.Write(o.kept[o.first])
-			o.room += len(o.kept[o.first])
+			for _, b := range o.kept[o.first] {
+				if _, o.err = o.w.Write(b); o.err != nil {
+					return
+				}
+				o.room += len(b)
+			}
 			o.kept[o.first] = nil
 		}
 	}
