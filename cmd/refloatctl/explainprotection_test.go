@@ -30,6 +30,9 @@ spec: {defaultPolicyName: p}
 	until(t, "a decision is in the job database", func() bool {
 		return strings.Contains(at("get", "decisions", "--code", "BudgetRefused", "-o", "json").out, "BudgetRefused")
 	})
+	until(t, "a job of the queue is in the job database", func() bool {
+		return strings.Contains(at("get", "jobs", "--queue", "genomics", "--limit", "1", "-o", "json").out, "genomics")
+	})
 	at("open", "breaker", "--category", "infrastructure", "--all", "--for", "1h", "--reason", "INC-1").exits(t, exitFine)
 	at("open", "breaker", "--category", "infrastructure", "--queue", "genomics", "--for", "1h", "--reason", "INC-2").exits(t, exitFine)
 	at("close", "breaker", "--category", "infrastructure", "--queue", "genomics", "--reason", "mended").exits(t, exitFine)

@@ -37,7 +37,9 @@ func TestTrimmedMeanwhile(t *testing.T) {
 			begin, err := w.events.Beginning(0)
 			w.must(err)
 			if begin == eventlog.Start {
-				t.Fatal("the broker deleted nothing")
+				name, err := utils.GetTopicName(w.events.PartitionName(0))
+				w.must(err)
+				t.Fatal("the broker deleted nothing: ", w.admin(http.MethodGet, name.GetRestPath()+"/internalStats", ""))
 			}
 			// The position before the topic's beginning is that of its last message applied.
 			if p := &state.Partitions[0]; p.Whole || p.Applied.Why != nil || p.Applied.At != begin && p.Applied.At != applied {

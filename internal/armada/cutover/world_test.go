@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -142,17 +143,19 @@ func (w *world) publish(entries []recording.Entry, batch uint) {
 }
 
 // admin makes a request of the admin API.
-func (w *world) admin(method, path, body string) {
+func (w *world) admin(method, path, body string) (answer string) {
 	w.Helper()
 	req, err := http.NewRequestWithContext(w.Context(), method, pulsartest.Shared(w.T).AdminURL+"/admin/v2/"+path, strings.NewReader(body))
 	w.must(err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	w.must(err)
-	w.must(resp.Body.Close())
+	b, err := io.ReadAll(resp.Body)
+	w.must(errors.Join(err, resp.Body.Close()))
 	if resp.StatusCode/100 != 2 {
 		w.Fatalf("%s: %s", path, resp.Status)
 	}
+	return string(b)
 }
 
 // wait calls the function until it is done.
