@@ -1,6 +1,8 @@
 package cutover_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -28,8 +30,10 @@ func TestTrimmedMeanwhile(t *testing.T) {
 			w.subscribe(w.events.PartitionName(0), subscription).Close()
 			w.publish(entries[:60], 4)
 			applied := w.end(0)
-			w.armadaIngests(subscription, w.JobDB, 0, applied)
-			w.must(w.unload())
+			for w.acknowledged(0).Compare(eventlog.Position{Ledger: applied.Ledger, Entry: applied.Entry}) < 0 {
+				w.armadaIngests(subscription, w.JobDB, 0, applied)
+				w.must(w.unload())
+			}
 			w.publish(entries[60:], 4) // into a ledger of its own
 			w.deletesAfter(answer)
 			state, err := w.Inspect(t.Context())
@@ -37,9 +41,7 @@ func TestTrimmedMeanwhile(t *testing.T) {
 			begin, err := w.events.Beginning(0)
 			w.must(err)
 			if begin == eventlog.Start {
-				name, err := utils.GetTopicName(w.events.PartitionName(0))
-				w.must(err)
-				t.Fatal("the broker deleted nothing: ", w.admin(http.MethodGet, name.GetRestPath()+"/internalStats", ""))
+				t.Fatal("the broker deleted nothing: ", w.stats(0))
 			}
 			// The position before the topic's beginning is that of its last message applied.
 			if p := &state.Partitions[0]; p.Whole || p.Applied.Why != nil || p.Applied.At != begin && p.Applied.At != applied {
@@ -47,6 +49,27 @@ func TestTrimmedMeanwhile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stats is what the broker says of the ledgers of a partition.
+func (w *world) stats(partition int) string {
+	w.Helper()
+	name, err := utils.GetTopicName(w.events.PartitionName(partition))
+	w.must(err)
+	return w.admin(http.MethodGet, name.GetRestPath()+"/internalStats", "")
+}
+
+// acknowledged is up to where the broker knows that Armada's ingester has acknowledged a partition. An unload may lose acknowledgements that
+// the broker has confirmed: of several in a second, it keeps only the first one durable at once.
+func (w *world) acknowledged(partition int) (at eventlog.Position) {
+	w.Helper()
+	var stats struct {
+		Cursors map[string]struct{ MarkDeletePosition string }
+	}
+	w.must(json.Unmarshal([]byte(w.stats(partition)), &stats))
+	_, err := fmt.Sscanf(stats.Cursors[subscription].MarkDeletePosition, "%d:%d", &at.Ledger, &at.Entry)
+	w.must(err)
+	return at
 }
 
 // deletesAfter puts a proxy before the admin API. After its first answer of this kind, and before the client sees that,
