@@ -58,7 +58,8 @@ func (s *sim) deliver() {
 	}
 }
 
-// flushAt is the number of changed jobs after which they move to the store, since only then the state lets go of what it has forgotten. Most have been by then.
+// flushAt is the number of changed jobs after which they move to the store, since only then the state lets go of
+// what it has forgotten. With so many, it has forgotten most of them, which need not be written.
 const flushAt = 1 << 14
 
 // flush moves changes into the store. It invalidates what Step has returned.
