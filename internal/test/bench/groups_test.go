@@ -33,11 +33,9 @@ type crowd struct {
 
 const crowdSettings = "kind: RetrySettings\nspec: {enabled: true, mode: Enforce}\n"
 
-// newCrowd begins with an empty state, and a group policy of so many replicas of so many
-// members, for one group. spec is the rest of the part.
-func newCrowd(tb testing.TB, replicas, members int, spec string) *crowd {
-	tb.Helper()
-	group := fmt.Sprintf(`apiVersion: refloat.github.io/v1
+// crowdPolicy is the group policy of so many replicas of so many members. spec is the rest of the part.
+func crowdPolicy(replicas, members int, spec string) string {
+	return fmt.Sprintf(`apiVersion: refloat.github.io/v1
 kind: GroupPolicy
 metadata: {name: crowd}
 spec:
@@ -46,7 +44,13 @@ spec:
   - {name: workers, replicas: %d, members: %d%s}
   - {name: last}
 `, replicas, members, spec)
-	set, err := policyfile.Parse([]policyfile.File{{Name: "crowd.yaml", Data: []byte(crowdSettings + "---\n" + group)}})
+}
+
+// newCrowd begins with an empty state, and a group policy of so many replicas of so many
+// members, for one group. spec is the rest of the part.
+func newCrowd(tb testing.TB, replicas, members int, spec string) *crowd {
+	tb.Helper()
+	set, err := policyfile.Parse([]policyfile.File{{Name: "crowd.yaml", Data: []byte(crowdSettings + "---\n" + crowdPolicy(replicas, members, spec))}})
 	if err != nil {
 		tb.Fatal(err)
 	}

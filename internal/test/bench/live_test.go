@@ -17,6 +17,7 @@ import (
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
 	"github.com/refloat/refloat/internal/eventlog/pulsarlog"
+	"github.com/refloat/refloat/internal/policy/policyfile"
 	"github.com/refloat/refloat/internal/policylog"
 	"github.com/refloat/refloat/internal/projection"
 	"github.com/refloat/refloat/internal/test/pulsartest"
@@ -48,7 +49,8 @@ func deploy(b *testing.B) *deployment {
 	d.must(err)
 	b.Cleanup(func() { _ = d.cluster.Close() })
 	d.events, d.policies = d.topic("events"), d.topic("policies")
-	payload, err := policylog.Encode(&policylog.Proposal{Set: examplePolicies(b), Author: "bench", Time: 1})
+	set := examplePolicies(b, policyfile.File{Name: "crowd.yaml", Data: []byte(crowdPolicy(1, crowdSize, ""))})
+	payload, err := policylog.Encode(&policylog.Proposal{Set: set, Author: "bench", Time: 1})
 	d.must(err)
 	a := d.policies.Appender()
 	d.must(a.AppendSync(b.Context(), 0, []eventlog.Message{{Payload: payload}}))
@@ -207,13 +209,56 @@ func live(h *history) []eventlog.Message {
 	return all
 }
 
+// crowdSize is how many members the groups of crowded have.
+const crowdSize = 64
+
+// crowded is a history with as many messages about members of groups, each of which restarts once as a whole, between its own.
+func crowded(b *testing.B, h *history) *history {
+	b.Helper()
+	c := newCrowd(b, 1, crowdSize, "")
+	c.groups, c.now = h.messages/(4*crowdSize), h.partitions[0][0].Publish
+	var groups []eventlog.Message
+	take := func(msgs []eventlog.Message) {
+		c.take(msgs...)
+		groups = append(groups, msgs...)
+	}
+	take(c.each(c.submission))
+	take(c.each(c.lease))
+	var failures []eventlog.Message
+	for first := 0; first < c.n(); first += c.size() {
+		failures = append(failures, c.message(c.failure(first)))
+	}
+	take(failures)
+	c.expect(c.n() + c.groups)
+	c.runs++
+	take(c.each(c.lease))
+	take(c.each(c.success))
+	mixed := &history{}
+	for _, m := range live(h) {
+		mixed.append(b, 0, m)
+		if len(groups) > 0 {
+			mixed.append(b, 0, groups[0])
+			groups = groups[1:]
+		}
+	}
+	return mixed
+}
+
 // BenchmarkLive compares an owner on a real broker, from its claim to the last
 // commit, with the client's bare receive-and-publish loop over the same events:
 // of-bare is how much of the bare loop's speed the owner reaches, by the wall
-// clock, since both wait for the same broker.
+// clock, since both wait for the same broker. Half of the messages of load=groups
+// are about members of groups.
 func BenchmarkLive(b *testing.B) {
+	of := func(times int) *history {
+		return repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), times)
+	}
+	b.Run("load=recordings", func(b *testing.B) { benchmarkLive(b, of(80)) })
+	b.Run("load=groups", func(b *testing.B) { benchmarkLive(b, crowded(b, of(40))) })
+}
+
+func benchmarkLive(b *testing.B, h *history) {
 	d := deploy(b)
-	h := repeated(b, recorded(b, "plain", "chaos", "retried", "preempted"), 80)
 	d.load(live(h))
 	end, err := d.events.End(0)
 	d.must(err)

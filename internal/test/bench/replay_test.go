@@ -17,13 +17,14 @@ import (
 	"github.com/refloat/refloat/internal/policy/policyfile"
 )
 
-func examplePolicies(tb testing.TB) *policyfile.Set {
+// examplePolicies are the examples, and others.
+func examplePolicies(tb testing.TB, others ...policyfile.File) *policyfile.Set {
 	tb.Helper()
 	files, err := policyfile.LoadDir(os.DirFS("../../../examples/policies"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	set, err := policyfile.Parse(files)
+	set, err := policyfile.Parse(append(files, others...))
 	if err != nil {
 		tb.Fatal(err)
 	}
