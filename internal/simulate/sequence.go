@@ -10,6 +10,7 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/policy"
 	"github.com/refloat/refloat/internal/policylog"
 )
@@ -194,27 +195,12 @@ func reported(f *Failure, node string) *pb.Error {
 		}
 		return e
 	}
-	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Subcategory}
-	pod := &pb.PodError{NodeName: node, Message: f.Message}
-	container := &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: "main"}, ExitCode: f.ExitCode, Message: f.Message}
-	switch condition, _ := policy.ParseCondition(f.Condition); condition {
-	case policy.LeaseExpired:
-		e.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
-		return e
-	case policy.Unschedulable, policy.LeaseReturned:
-		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{Message: f.Message, RunAttempted: condition == policy.LeaseReturned}}
-		return e
-	case policy.Evicted:
-		pod.KubernetesReason = pb.KubernetesReason_EVICTED
-	case policy.DeadlineExceeded:
-		pod.KubernetesReason = pb.KubernetesReason_DEADLINE_EXCEEDED
-	case policy.OOMKilled:
-		container.Reason = condition.String()
-	case policy.Preempted, policy.UnknownCondition:
+	of := suite.Failure{Category: f.Category, Sub: f.Subcategory, Node: node, PodMessage: f.Message}
+	if condition, _ := policy.ParseCondition(f.Condition); condition != policy.UnknownCondition {
+		of.Conditions = []policy.Condition{condition}
 	}
-	if f.ExitCode != 0 || f.Message != "" || container.Reason != "" {
-		pod.ContainerErrors = append(pod.ContainerErrors, container)
+	if f.ExitCode != 0 || f.Message != "" {
+		of.Containers = []policy.Container{{Name: suite.MainContainer, ExitCode: f.ExitCode, Message: f.Message}}
 	}
-	e.Reason = &pb.Error_PodError{PodError: pod}
-	return e
+	return of.Report()
 }

@@ -92,14 +92,14 @@ func (f *Failure) has(c policy.Condition) bool { return slices.Contains(f.Condit
 // attempted reports whether the pod was ever started.
 func (f *Failure) attempted() bool { return !f.has(policy.Unschedulable) }
 
-// error returns the error that the executor reports.
-func (f *Failure) error() *pb.Error {
+// Report returns the error that the executor reports.
+func (f *Failure) Report() *pb.Error {
 	e := &pb.Error{Terminal: true, FailureCategory: f.Category, FailureSubcategory: f.Sub}
 	containers := f.reported()
 	pod := f.has(policy.Evicted) || f.has(policy.DeadlineExceeded) || f.PodOOM || f.PodMessage != "" || len(containers) > 0
 	switch {
 	case f.has(policy.Unschedulable), f.has(policy.LeaseReturned):
-		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{RunAttempted: f.attempted()}}
+		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{Message: f.PodMessage, RunAttempted: f.attempted()}}
 	case f.has(policy.LeaseExpired):
 		e.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
 	case f.has(policy.Preempted) && !pod:
@@ -125,7 +125,7 @@ func (f *Failure) error() *pb.Error {
 }
 
 // reported returns the containers of the pod error. OOMKilled adds a container if there is none, and is the reason
-// of the first failed container without one.
+// of the first one without a reason, of those that failed if any did.
 func (f *Failure) reported() []policy.Container {
 	containers := slices.Clone(f.Containers)
 	if !f.has(policy.OOMKilled) {
@@ -134,11 +134,13 @@ func (f *Failure) reported() []policy.Container {
 	if len(containers) == 0 {
 		return []policy.Container{{Name: MainContainer, ExitCode: oomExitCode, Reason: "OOMKilled"}}
 	}
-	for i := range containers {
-		if c := &containers[i]; c.Reason == "" && c.ExitCode != 0 {
-			c.Reason = "OOMKilled"
-			break
-		}
+	unexplained := func(c policy.Container) bool { return c.Reason == "" }
+	i := slices.IndexFunc(containers, func(c policy.Container) bool { return unexplained(c) && c.ExitCode != 0 })
+	if i < 0 {
+		i = slices.IndexFunc(containers, unexplained)
+	}
+	if i >= 0 {
+		containers[i].Reason = "OOMKilled"
 	}
 	return containers
 }

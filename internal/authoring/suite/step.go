@@ -92,7 +92,7 @@ func runningOn(node, job, run string) *pb.Event {
 
 // events returns the events by which a run fails, and the encoding of its error.
 func (f *Failure) events(job, run string) (all []*pb.Event, raw []byte, err error) {
-	reported := f.error()
+	reported := f.Report()
 	if raw, err = proto.Marshal(reported); err != nil {
 		return nil, nil, fmt.Errorf("encode the error: %w", err)
 	}

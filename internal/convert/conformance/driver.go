@@ -5,6 +5,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/refloat/refloat/events"
 	"github.com/refloat/refloat/events/pb"
+	"github.com/refloat/refloat/internal/authoring/suite"
 	"github.com/refloat/refloat/internal/chain"
 	"github.com/refloat/refloat/internal/evaluator"
 	"github.com/refloat/refloat/internal/eventlog"
@@ -308,38 +310,17 @@ func (d *Driver) FailStale(f Failure, id string) error {
 
 // reported returns the error that an executor reports.
 func (f *Failure) reported() *pb.Error {
-	e := &pb.Error{Terminal: true}
-	pod := &pb.PodError{}
-	c := &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: "main"}, ExitCode: f.ExitCode, Message: f.Message}
-	if f.Container != "" {
-		c.ObjectMeta.Name = f.Container
+	var of suite.Failure
+	if f.Condition != policy.UnknownCondition {
+		of.Conditions = []policy.Condition{f.Condition}
 	}
-	switch f.Condition {
-	case policy.Preempted:
-		e.Reason = &pb.Error_JobRunPreemptedError{JobRunPreemptedError: &pb.JobRunPreemptedError{}}
-		return e
-	case policy.LeaseExpired:
-		e.Reason = &pb.Error_LeaseExpired{LeaseExpired: &pb.LeaseExpired{}}
-		return e
-	case policy.Unschedulable, policy.LeaseReturned:
-		e.Reason = &pb.Error_PodLeaseReturned{PodLeaseReturned: &pb.PodLeaseReturned{RunAttempted: f.Condition == policy.LeaseReturned}}
-		return e
-	case policy.Evicted:
-		pod.KubernetesReason = pb.KubernetesReason_EVICTED
-	case policy.DeadlineExceeded:
-		pod.KubernetesReason = pb.KubernetesReason_DEADLINE_EXCEEDED
-	case policy.OOMKilled:
-		c.Reason = "OOMKilled"
-	case policy.UnknownCondition:
-	}
-	if f.ExitCode != 0 || f.Message != "" || f.Condition == policy.OOMKilled {
-		pod.ContainerErrors = append(pod.ContainerErrors, c)
+	if f.ExitCode != 0 || f.Message != "" {
+		of.Containers = append(of.Containers, policy.Container{Name: cmp.Or(f.Container, suite.MainContainer), ExitCode: f.ExitCode, Message: f.Message})
 	}
 	for _, other := range f.Others {
-		pod.ContainerErrors = append(pod.ContainerErrors, &pb.ContainerError{ObjectMeta: &pb.ObjectMeta{Name: other.Container}, ExitCode: other.Code})
+		of.Containers = append(of.Containers, policy.Container{Name: other.Container, ExitCode: other.Code})
 	}
-	e.Reason = &pb.Error_PodError{PodError: pod}
-	return e
+	return of.Report()
 }
 
 // step decides about one message, in which everything happens now.
